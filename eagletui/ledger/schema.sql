@@ -1,0 +1,262 @@
+-- One run, one file. Money is integer picodollars (1e-12 USD); times are Unix seconds; blobs are zstd.
+-- The state tables of core/lifecycle.py are enforced here by triggers made from them when the ledger is created.
+
+CREATE TABLE run (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    name TEXT NOT NULL,
+    state TEXT NOT NULL DEFAULT 'new',
+    pause_reason TEXT,                      -- only while paused
+    pause_detail TEXT,                      -- one sentence: what happened and what to do
+    created_at REAL NOT NULL,
+    started_at REAL,
+    finished_at REAL,
+    config_json TEXT NOT NULL,              -- the frozen config, without secrets
+    stop_at_pico INTEGER NOT NULL,
+    cap_pico INTEGER NOT NULL,
+    max_in_flight INTEGER NOT NULL,
+    limited_by TEXT,                        -- cap | pace | endpoint | cpu | prompts
+    model_id TEXT NOT NULL,
+    format TEXT NOT NULL,
+    tokenizer_hash TEXT,                    -- xxh3 or sha256 of the tokenizer files, hex
+    template_hash TEXT,
+    CHECK ((state = 'paused') = (pause_reason IS NOT NULL))
+) STRICT;
+
+CREATE TABLE sources (
+    id INTEGER PRIMARY KEY,
+    path TEXT NOT NULL,
+    sha256 TEXT NOT NULL,
+    samples INTEGER NOT NULL,
+    added_at REAL NOT NULL
+) STRICT;
+
+CREATE TABLE prompts (                      -- one row per conversation; its samples point here
+    id INTEGER PRIMARY KEY,
+    prompt_key TEXT NOT NULL UNIQUE,        -- the given id, else a hash of the content
+    source_id INTEGER NOT NULL REFERENCES sources(id),
+    dataset TEXT NOT NULL,
+    body BLOB NOT NULL,                     -- zstd JSON of core.chat.Prompt
+    preview TEXT NOT NULL                   -- last user turn, cleaned, at most 200 characters
+) STRICT;
+
+CREATE TABLE samples (
+    id INTEGER PRIMARY KEY,                 -- ingest order
+    sample_key TEXT NOT NULL UNIQUE,        -- prompt_key, with .aN.tN appended where answer or turn is not the only one
+    prompt_id INTEGER NOT NULL REFERENCES prompts(id),
+    answer_index INTEGER NOT NULL DEFAULT 0,
+    turn INTEGER NOT NULL DEFAULT 0,
+    dataset TEXT NOT NULL,
+    state TEXT NOT NULL DEFAULT 'queued',
+    failure_kind TEXT,                      -- on failed and refused
+    failure_detail TEXT,
+    attempts INTEGER NOT NULL DEFAULT 0,
+    not_before REAL NOT NULL DEFAULT 0,     -- a retry waits until then
+    answered_attempt_id INTEGER REFERENCES attempts(id),
+    endpoint TEXT,
+    finish_reason TEXT,
+    evidence TEXT,
+    usability TEXT,
+    prompt_tokens INTEGER,                  -- counted
+    output_tokens INTEGER,                  -- counted: length of output_ids
+    billed_prompt_tokens INTEGER,
+    billed_output_tokens INTEGER,
+    offset_tokens INTEGER,                  -- the named, proved constant applied; NULL: none
+    drift_tokens INTEGER,                   -- billed - counted - offset; NULL: unknown
+    spans INTEGER,                          -- spans where proved and canonical tokenization differ
+    cost_pico INTEGER,
+    latency_s REAL,
+    answered_at REAL
+) STRICT;
+CREATE INDEX samples_queue ON samples(state, not_before, id);
+CREATE INDEX samples_by_dataset ON samples(dataset, id);
+CREATE INDEX samples_by_evidence ON samples(evidence, id) WHERE evidence IS NOT NULL;
+CREATE INDEX samples_by_usability ON samples(usability, id) WHERE usability IS NOT NULL;
+CREATE INDEX samples_by_endpoint ON samples(endpoint, id) WHERE endpoint IS NOT NULL;
+CREATE INDEX samples_by_drift ON samples(abs(drift_tokens), id) WHERE drift_tokens IS NOT NULL;
+CREATE INDEX samples_resegmented ON samples(spans, id) WHERE spans > 0;
+
+CREATE TABLE attempts (
+    id INTEGER PRIMARY KEY,
+    sample_id INTEGER NOT NULL REFERENCES samples(id),
+    number INTEGER NOT NULL,                -- 1-based within the sample
+    endpoint TEXT NOT NULL,                 -- asked for; the answering one is in the sample
+    state TEXT NOT NULL DEFAULT 'held',
+    hold_pico INTEGER NOT NULL CHECK (hold_pico >= 0),
+    cost_pico INTEGER CHECK (cost_pico >= 0),
+    released INTEGER NOT NULL DEFAULT 0 CHECK (released IN (0, 1)),  -- an unsettled hold covered by an adjustment
+    generation_id TEXT,
+    streamed INTEGER NOT NULL,
+    http_status INTEGER,
+    error_kind TEXT,
+    error_detail TEXT,
+    billed_prompt_tokens INTEGER,
+    billed_output_tokens INTEGER,
+    held_at REAL NOT NULL,
+    sent_at REAL,
+    headers_at REAL,
+    first_event_at REAL,
+    ended_at REAL,
+    settled_at REAL,
+    CHECK ((state = 'settled') = (cost_pico IS NOT NULL)),
+    CHECK (released = 0 OR state = 'unsettled'),
+    UNIQUE (sample_id, number)
+) STRICT;
+CREATE INDEX attempts_open ON attempts(state) WHERE state IN ('held', 'sent', 'unsettled');
+CREATE INDEX attempts_by_generation ON attempts(generation_id) WHERE generation_id IS NOT NULL;
+
+CREATE TABLE replies (                      -- kept byte for byte
+    attempt_id INTEGER PRIMARY KEY REFERENCES attempts(id),
+    encoding TEXT NOT NULL CHECK (encoding IN ('json', 'sse')),
+    body BLOB NOT NULL,                     -- zstd of the raw body bytes
+    body_bytes INTEGER NOT NULL,
+    received_at REAL NOT NULL
+) STRICT;
+
+CREATE TABLE tokens (
+    sample_id INTEGER PRIMARY KEY REFERENCES samples(id),
+    attempt_id INTEGER NOT NULL REFERENCES attempts(id),
+    revision INTEGER NOT NULL,              -- grows when a rebuild changes the ids
+    prompt_ids BLOB,                        -- zstd of little-endian int32
+    output_ids BLOB NOT NULL,               -- the same
+    raw BLOB NOT NULL,                      -- zstd of the rebuilt raw text, UTF-8
+    spans BLOB NOT NULL,                    -- zstd JSON list of core.tokdiff spans
+    evidence TEXT NOT NULL,
+    reason TEXT NOT NULL,                   -- why not a better rung, one sentence; '' on the best
+    tail_trimmed INTEGER NOT NULL CHECK (tail_trimmed IN (0, 1)),
+    rebuilt_at REAL NOT NULL
+) STRICT;
+
+CREATE TABLE shards (
+    id INTEGER PRIMARY KEY,
+    path TEXT NOT NULL UNIQUE,              -- relative to RUN/features
+    samples INTEGER NOT NULL,
+    rows INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    xxh3 TEXT NOT NULL,                     -- xxh3_128, hex
+    sealed_at REAL NOT NULL,
+    verified_at REAL
+) STRICT;
+
+CREATE TABLE features (
+    sample_id INTEGER PRIMARY KEY REFERENCES samples(id),
+    shard_id INTEGER NOT NULL REFERENCES shards(id),
+    position INTEGER NOT NULL,              -- index into the shard's offsets
+    rows INTEGER NOT NULL,                  -- tokens, prompt included
+    tokens_revision INTEGER NOT NULL        -- stale where it differs from tokens.revision
+) STRICT;
+CREATE INDEX features_by_shard ON features(shard_id);
+
+CREATE TABLE endpoints (
+    tag TEXT PRIMARY KEY,                   -- slug that pins it
+    provider_name TEXT NOT NULL,
+    quantization TEXT,
+    state TEXT NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'quarantined')),
+    quarantined_since REAL,
+    profile TEXT,                           -- loss profile in use
+    offset_tokens INTEGER,
+    offset_cause TEXT,
+    samples INTEGER NOT NULL DEFAULT 0,     -- answered through it
+    billed_output_tokens INTEGER NOT NULL DEFAULT 0,
+    counted_output_tokens INTEGER NOT NULL DEFAULT 0,
+    drift_tokens INTEGER NOT NULL DEFAULT 0,
+    failures INTEGER NOT NULL DEFAULT 0,
+    cost_pico INTEGER NOT NULL DEFAULT 0
+) STRICT;
+
+CREATE TABLE prices (                       -- every fetch that differed from the one before
+    id INTEGER PRIMARY KEY,
+    endpoint TEXT NOT NULL,
+    fetched_at REAL NOT NULL,
+    source TEXT NOT NULL,                   -- endpoints | config | local
+    prompt_usd TEXT NOT NULL,               -- decimal strings, USD per token, as stated
+    completion_usd TEXT NOT NULL,
+    request_usd TEXT NOT NULL,
+    max_completion_tokens INTEGER,
+    raw_json TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE adjustments (
+    id INTEGER PRIMARY KEY,
+    at REAL NOT NULL,
+    kind TEXT NOT NULL CHECK (kind IN ('unattributed')),
+    amount_pico INTEGER NOT NULL,
+    attempts INTEGER NOT NULL,              -- how many holds it released
+    detail TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE findings (
+    id INTEGER PRIMARY KEY,
+    kind TEXT NOT NULL,
+    endpoint TEXT NOT NULL DEFAULT '',
+    sentence TEXT NOT NULL,
+    affected INTEGER NOT NULL,
+    examined INTEGER NOT NULL,
+    example_key TEXT,
+    action TEXT NOT NULL,                   -- what to do
+    first_at REAL NOT NULL,
+    last_at REAL NOT NULL,
+    closed_at REAL,
+    UNIQUE (kind, endpoint)
+) STRICT;
+
+CREATE TABLE verdicts (
+    id INTEGER PRIMARY KEY,
+    at REAL NOT NULL,
+    dataset TEXT NOT NULL,
+    rule TEXT NOT NULL,
+    accepted_by TEXT NOT NULL,
+    mismatched INTEGER NOT NULL,
+    samples INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE events (
+    id INTEGER PRIMARY KEY,
+    at REAL NOT NULL,
+    level TEXT NOT NULL CHECK (level IN ('debug', 'info', 'warn', 'error')),
+    source TEXT NOT NULL,                   -- engine | extractor | provider | app | ctl
+    kind TEXT NOT NULL,
+    sample_key TEXT,
+    message TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE commands (
+    id INTEGER PRIMARY KEY,
+    at REAL NOT NULL,
+    verb TEXT NOT NULL,
+    args_json TEXT NOT NULL,
+    issued_by TEXT NOT NULL,                -- user@host:pid
+    applied_at REAL,
+    changed INTEGER CHECK (changed IN (0, 1)),
+    result TEXT                             -- one sentence
+) STRICT;
+CREATE INDEX commands_open ON commands(id) WHERE applied_at IS NULL;
+
+CREATE TABLE heartbeats (
+    role TEXT NOT NULL,
+    slot INTEGER NOT NULL DEFAULT 0,
+    pid INTEGER NOT NULL,
+    host TEXT NOT NULL,
+    started_at REAL NOT NULL,
+    ready_at REAL,
+    beat_at REAL NOT NULL,
+    stopped_at REAL,
+    detail_json TEXT NOT NULL DEFAULT '{}',
+    PRIMARY KEY (role, slot)
+) STRICT;
+
+CREATE TABLE ticks (                        -- one a second while the engine runs; the charts' source
+    at INTEGER PRIMARY KEY,
+    answered INTEGER NOT NULL,              -- samples answered since the run began
+    output_tokens INTEGER NOT NULL,         -- counted, since the run began
+    settled_pico INTEGER NOT NULL,
+    held_pico INTEGER NOT NULL,
+    in_flight INTEGER NOT NULL,
+    extracted INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE counters (                     -- kept by triggers, so that nothing counts rows
+    kind TEXT NOT NULL,                     -- state | evidence | usability | dataset:STATE | money | tokens | findings
+    name TEXT NOT NULL,
+    value INTEGER NOT NULL,
+    PRIMARY KEY (kind, name)
+) STRICT, WITHOUT ROWID;
