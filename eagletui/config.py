@@ -1,0 +1,436 @@
+"""The run's config: TOML in, a frozen `RunConfig` out, and back to TOML for the copy in the run folder.
+
+Unknown keys, wrong types and missing values are errors that name the file, the line, the key, what was found and
+what is accepted. Relative paths are resolved against the config file's folder, so the frozen copy works anywhere.
+"""
+
+import json
+import os
+import stat
+import subprocess
+import tomllib
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, get_args
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
+
+from eagletui.config_faults import describe_fault
+from eagletui.core.errors import ConfigError
+
+MAY_CHANGE: Final = ("spend", "pace", "check", "notify")
+"""Sections that `run` on an existing run may change; everything else is frozen when the run is created."""
+
+SECRET_COMMAND_TIMEOUT_S: Final = 60.0
+
+
+def _resolve(value: object, info: ValidationInfo) -> object:
+    if not isinstance(value, str | Path):
+        return value
+    folder = (info.context or {}).get("folder")
+    path = Path(value).expanduser()
+    return path if folder is None else Path(os.path.normpath(folder / path))
+
+
+def _decimal(value: object) -> Decimal:
+    try:
+        number = Decimal("nan") if isinstance(value, bool) else Decimal(str(value))
+    except InvalidOperation:
+        number = Decimal("nan")
+    if not number.is_finite():
+        raise ValueError('a decimal number such as "2.50"')
+    return number
+
+
+def _one_or_many(value: object) -> object:
+    return [value] if isinstance(value, str | Path) else value
+
+
+FilePath = Annotated[Path, BeforeValidator(_resolve)]
+Money = Annotated[Decimal, BeforeValidator(_decimal), Field(ge=0)]
+ProviderKind = Literal["openrouter", "vllm", "sglang", "llama.cpp", "embedded"]
+NotifyKind = Literal["paused", "finding", "done", "dead"]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+
+
+class RunSection(_Section):
+    """`[run]`"""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
+    """Name of the run folder."""
+    seed: int = 7
+    """Root of every random choice of the run."""
+
+
+class PromptsSection(_Section):
+    """`[prompts]`"""
+
+    path: Annotated[list[FilePath], BeforeValidator(_one_or_many), Field(min_length=1)]
+    """Prompt files, in the order they are ingested."""
+    turns: Literal["last", "all"] = "last"
+    """Answer the last turn, or every assistant turn of a conversation."""
+    answers: int = Field(default=1, ge=1, le=1000)
+    """Answers per prompt."""
+    limit: int | None = Field(default=None, ge=1)
+    """At most this many samples."""
+
+
+class ModelSection(_Section):
+    """`[model]`"""
+
+    id: str = Field(min_length=1)
+    """The model's name at the provider."""
+    tokenizer: FilePath
+    """Folder with `tokenizer.json` or `tiktoken.model`."""
+    format: str = Field(min_length=1)
+    """Output format, as `eagletui formats` lists them."""
+    chat_template: FilePath | None = None
+    """Overrides the template of the tokenizer folder."""
+    template_kwargs: dict[str, Any] = {}
+    """Extra variables of the chat template."""
+    profile: str = "auto"
+    """What the server strips: `auto`, `raw`, `SERVER` or `SERVER@VERSION`."""
+    weights: FilePath | None = None
+    """The target model for extraction: a folder or a `.gguf` file."""
+
+
+class ProviderSection(_Section):
+    """`[provider]`"""
+
+    kind: ProviderKind
+    base_url: str | None = Field(default=None, pattern=r"^https?://")
+    """Overrides the default of the kind, up to and including the version part (`.../v1`)."""
+    api_key_env: str | None = None
+    """Environment variable that holds the key."""
+    api_key_file: FilePath | None = None
+    """File that holds the key; only its owner may read it."""
+    api_key_command: str | None = None
+    """Shell command that prints the key."""
+    only: list[str] = []
+    """Endpoints that may answer; empty: all."""
+    ignore: list[str] = []
+    """Endpoints that may not answer."""
+    quantizations: list[str] = []
+    """Accepted quantizations; empty: all."""
+    prompt_usd_per_million: Money | None = None
+    """Price for a provider that states none."""
+    completion_usd_per_million: Money | None = None
+    """Price for a provider that states none."""
+    backend: Literal["model", "replay"] = "model"
+    """Embedded provider only: a real model or recorded replies."""
+    faults: FilePath | None = None
+    """Embedded provider only: a TOML script of faults."""
+    distillable_text: bool = True
+    """Use only endpoints whose terms allow training on the output."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "ProviderSection":
+        keys = [name for name in ("api_key_env", "api_key_file", "api_key_command") if getattr(self, name)]
+        if len(keys) > 1:
+            raise ValueError(f"one source for the key, not {' and '.join(keys)}")
+        if (self.prompt_usd_per_million is None) != (self.completion_usd_per_million is None):
+            raise ValueError("both prompt_usd_per_million and completion_usd_per_million, or neither")
+        if self.kind != "embedded" and self.faults is not None:
+            raise ValueError('faults only with kind = "embedded"')
+        return self
+
+
+class SamplingOverride(_Section):
+    """`[sampling.DATASET]`: what differs for one data set."""
+
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    top_k: int | None = Field(default=None, ge=1)
+    max_tokens: int | None = Field(default=None, ge=1)
+    reasoning: str | None = None
+    seed: bool | None = None
+
+
+class SamplingSection(_Section):
+    """`[sampling]`"""
+
+    temperature: float = Field(default=1.0, ge=0, le=2)
+    top_p: float = Field(default=0.95, gt=0, le=1)
+    top_k: int | None = Field(default=None, ge=1)
+    """None: not sent."""
+    max_tokens: int = Field(default=4096, ge=1)
+    """Also the money bound of an answer."""
+    reasoning: str = "default"
+    """`default` sends nothing; `off`, `low`, `medium`, `high` are sent."""
+    seed: bool = False
+    """Send a seed per attempt, made from `[run] seed`."""
+    overrides: dict[str, SamplingOverride] = {}
+    """By data set; written as `[sampling.DATASET]`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gather_overrides(cls, data: object) -> object:
+        if not isinstance(data, dict) or "overrides" in data:
+            return data
+        tables = {key: value for key, value in data.items() if isinstance(value, dict)}
+        return {**{key: value for key, value in data.items() if key not in tables}, "overrides": tables}
+
+
+class SpendSection(_Section):
+    """`[spend]`"""
+
+    stop_at_usd: Money
+    """Stop admitting once this much is settled."""
+    cap_usd: Money
+    """Never committed beyond, worst case included."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "SpendSection":
+        if self.stop_at_usd > self.cap_usd:
+            raise ValueError(f"stop_at_usd at most cap_usd, not {self.stop_at_usd} above {self.cap_usd}")
+        return self
+
+
+class PaceSection(_Section):
+    """`[pace]`"""
+
+    max_in_flight: int = Field(default=64, ge=1, le=20_000)
+    stream: Literal["auto", "always", "never"] = "auto"
+    receivers: Literal["auto"] | int = "auto"
+    """Processes that take HTTP off the controller."""
+    max_attempts: int = Field(default=5, ge=1)
+    """Requests per sample before it counts as failed."""
+    connect_timeout_s: float = Field(default=10.0, gt=0)
+    first_event_timeout_s: float = Field(default=300.0, gt=0)
+    event_timeout_s: float = Field(default=120.0, gt=0)
+    total_timeout_s: float = Field(default=1800.0, gt=0)
+    generation_backoff_s: list[float] = [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 60.0]
+    """Waits between questions to `/generation` for the cost of a broken reply."""
+
+
+class CheckSection(_Section):
+    """`[check]`"""
+
+    max_drift_percent: float = Field(default=0.5, ge=0)
+    max_unproven_percent: float = Field(default=100.0, ge=0, le=100)
+    content: bool = True
+    on_breach: Literal["pause", "quarantine", "warn"] = "pause"
+
+
+class NotifySection(_Section):
+    """`[notify]`"""
+
+    command: str = ""
+    webhook: str = ""
+    on: list[NotifyKind] = list(get_args(NotifyKind))
+
+
+class ExtractSection(_Section):
+    """`[extract]`"""
+
+    engine: Literal["local", "vllm", "sglang", "ray"] = "local"
+    when: Literal["live", "after", "off"] = "off"
+    dtype: Literal["float32", "bfloat16", "auto"] = "auto"
+    shard_mib: int = Field(default=256, ge=1)
+    device: str = "auto"
+    layers: list[int] | None = None
+    """Decoder layers whose input is recorded; None: 2, L//2, L-3."""
+
+
+class ExportSection(_Section):
+    """`[export]`"""
+
+    to: list[str] = ["jsonl"]
+
+
+class RunConfig(_Section):
+    """Everything a run needs to know, validated once."""
+
+    run: RunSection
+    prompts: PromptsSection
+    model: ModelSection
+    provider: ProviderSection
+    sampling: SamplingSection = SamplingSection()
+    spend: SpendSection
+    pace: PaceSection = PaceSection()
+    check: CheckSection = CheckSection()
+    notify: NotifySection = NotifySection()
+    extract: ExtractSection = ExtractSection()
+    export: ExportSection = ExportSection()
+
+    def sampling_for(self, dataset: str) -> SamplingSection:
+        """Return the sampling of one data set: `[sampling]` with `[sampling.DATASET]` over it."""
+        override = self.sampling.overrides.get(dataset)
+        changes = override.model_dump(exclude_none=True) if override else {}
+        return self.sampling.model_copy(update={**changes, "overrides": {}})
+
+    def secret(self) -> "Secret":
+        """Read the provider's key from where the config says.
+
+        Returns:
+            The key; empty for a local server without one.
+
+        Raises:
+            ConfigError: the source is absent, empty, readable by others or fails.
+        """
+        provider = self.provider
+        if provider.api_key_file is not None:
+            return Secret(_read_key_file(provider.api_key_file))
+        if provider.api_key_command is not None:
+            return Secret(_run_key_command(provider.api_key_command))
+        variable = provider.api_key_env or ("OPENROUTER_API_KEY" if provider.kind == "openrouter" else None)
+        if variable is None:
+            return Secret("")
+        value = os.environ.get(variable, "").strip()
+        if not value:
+            raise ConfigError(
+                f"[provider] needs the API key: environment variable {variable} is not set. Set it, or give "
+                "api_key_file (0600) or api_key_command, which also work after a restart from another shell."
+            )
+        return Secret(value)
+
+
+class Secret:
+    """A key that does not show itself in `repr`, `str`, logs or tracebacks."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        """Keep the value."""
+        self._value = value
+
+    def reveal(self) -> str:
+        """Return the value, for the one line that sends it."""
+        return self._value
+
+    def __bool__(self) -> bool:
+        return bool(self._value)
+
+    def __repr__(self) -> str:
+        return "Secret(***)" if self._value else "Secret()"
+
+    __str__ = __repr__
+
+    def __reduce__(self) -> "str | tuple[Any, ...]":
+        raise TypeError("a secret is not pickled")
+
+
+def load_config(path: Path, *, model_defaults: Mapping[str, str] | None = None) -> RunConfig:
+    """Read and validate a config file.
+
+    Args:
+        path: the TOML file.
+        model_defaults: `[model]` values to use where the file has none, for the provider kind "embedded", which
+            knows its own tokenizer and weights.
+
+    Raises:
+        ConfigError: one line per fault: file, line, key, what was found, what is expected.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror or error}); expected a TOML config") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: byte {error.start} is not UTF-8; expected a TOML config") from error
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from error
+    provider = data.get("provider")
+    if model_defaults and isinstance(provider, dict) and provider.get("kind") == "embedded":
+        model = data.setdefault("model", {})
+        if isinstance(model, dict):
+            data["model"] = {**model_defaults, **model}
+    try:
+        return RunConfig.model_validate(data, context={"folder": path.resolve().parent})
+    except ValidationError as error:
+        raise ConfigError(
+            "\n".join(describe_fault(RunConfig, path, text, fault) for fault in error.errors())
+        ) from error
+
+
+def config_from_json(text: str) -> RunConfig:
+    """Read the config that `config_json` of a ledger holds."""
+    return RunConfig.model_validate(json.loads(text))
+
+
+def to_json(config: RunConfig) -> str:
+    """Return the config as JSON, without secrets, for the ledger."""
+    return json.dumps(config.model_dump(mode="json"), ensure_ascii=False)
+
+
+def to_toml(config: RunConfig) -> str:
+    """Return the config as TOML that `load_config` reads back to an equal config."""
+    lines: list[str] = []
+    for section, values in config.model_dump(mode="json", exclude_none=True).items():
+        overrides = values.pop("overrides", {})
+        lines.append(f"[{section}]")
+        lines += [f"{key} = {_toml_value(value)}" for key, value in values.items()]
+        lines.append("")
+        for dataset, changes in overrides.items():
+            lines.append(f"[{section}.{_toml_string(dataset)}]")
+            lines += [f"{key} = {_toml_value(value)}" for key, value in changes.items()]
+            lines.append("")
+    return "\n".join(lines)
+
+
+def changed_fields(old: RunConfig, new: RunConfig) -> list[str]:
+    """Name every key in which two configs differ, dotted (`sampling.temperature`), in file order."""
+    a, b = _flatten(old.model_dump()), _flatten(new.model_dump())
+    return [key for key in dict.fromkeys([*a, *b]) if a.get(key) != b.get(key)]
+
+
+def may_change(field: str) -> bool:
+    """Tell whether an existing run may take a new value of this dotted key."""
+    return field.split(".", 1)[0] in MAY_CHANGE
+
+
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, dict) and key != "template_kwargs":
+            flat |= _flatten(value, prefix if key == "overrides" else f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def _toml_string(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _toml_value(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml_value(item) for item in value) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_toml_string(key)} = {_toml_value(item)}" for key, item in value.items()) + "}"
+    return _toml_string(str(value))
+
+
+def _read_key_file(path: Path) -> str:
+    try:
+        mode = path.stat().st_mode
+        value = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"[provider] api_key_file {path}: cannot be read ({type(error).__name__})") from error
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise ConfigError(f"[provider] api_key_file {path}: others may read it; run: chmod 600 {path}")
+    if not value:
+        raise ConfigError(f"[provider] api_key_file {path}: empty; expected the API key")
+    return value
+
+
+def _run_key_command(command: str) -> str:
+    try:
+        done = subprocess.run(
+            command, shell=True, capture_output=True, text=True, timeout=SECRET_COMMAND_TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ConfigError(f"[provider] api_key_command: no answer in {SECRET_COMMAND_TIMEOUT_S:.0f} s") from error
+    value = done.stdout.strip()
+    if done.returncode != 0 or not value:
+        raise ConfigError(f"[provider] api_key_command: exit {done.returncode}, expected 0 and the key on stdout")
+    return value
