@@ -39,3 +39,28 @@ class Prompt:
     messages: tuple[Message, ...]
     tools_json: str | None = None
     """The request's `tools` array as JSON text, or None."""
+
+
+def turn_starts(prompt: Prompt) -> list[int]:
+    """Return where each answer begins: the index of the first message of every assistant block, and the end.
+
+    Turn t is the place with t assistant blocks before it; a block is a run of consecutive assistant messages. A
+    conversation that ends with an assistant block has no turn at its end.
+    """
+    roles = [message.role for message in prompt.messages]
+    starts = [
+        index
+        for index, role in enumerate(roles)
+        if role == "assistant" and (index == 0 or roles[index - 1] != "assistant")
+    ]
+    return starts if roles and roles[-1] == "assistant" else [*starts, len(roles)]
+
+
+def until_turn(prompt: Prompt, turn: int) -> Prompt:
+    """Return the conversation up to where the answer of one turn begins.
+
+    Raises:
+        IndexError: the conversation has no such turn.
+    """
+    end = turn_starts(prompt)[turn]
+    return prompt if end == len(prompt.messages) else Prompt(prompt.messages[:end], prompt.tools_json)

@@ -1,0 +1,151 @@
+"""Read prompt files: JSON lines in any of the known shapes, one pass, one record in memory at a time."""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from eagletui.core.chat import Message, Prompt
+from eagletui.core.errors import Problem
+from eagletui.core.text import clean_line
+from eagletui.prompts.fields import Fault, found, one_of, take_text
+from eagletui.prompts.key import content_key, given_key
+from eagletui.prompts.messages import read_messages
+from eagletui.prompts.plain import read_plain
+from eagletui.prompts.sharegpt import read_sharegpt
+from eagletui.prompts.turns import place_turns
+
+MAX_LINE_BYTES: Final = 64 * 1024 * 1024
+
+SHAPES: Final[Mapping[str, Callable[[Mapping[str, object]], tuple[Message, ...]]]] = {
+    "messages": lambda record: read_messages(record["messages"], "messages"),
+    "conversations": read_sharegpt,
+    "prompt": read_plain,
+}
+"""By the key that tells the shape. A record with several (`prompt` beside `messages`) is read by the first."""
+
+_LINE = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_VALUE = msgspec.json.Decoder()
+
+
+@dataclass(frozen=True, slots=True)
+class PromptRecord:
+    """One line of a prompt file."""
+
+    line: int
+    """1-based."""
+    key: str
+    """The given id, else a hash of the content."""
+    has_id: bool
+    dataset: str
+    prompt: Prompt
+    """Up to where the last turn to answer begins."""
+    turns: tuple[int, ...]
+    """Turns to answer; see `prompts.turns`."""
+    dropped: int
+    """Given answers that are generated anew."""
+
+
+@dataclass(slots=True)
+class PromptFile:
+    """One prompt file, iterated once: records and problems in file order."""
+
+    path: Path
+    turns: Literal["last", "all"]
+    sha256: str | None = field(default=None, init=False)
+    """Hex digest of the file's bytes, once iterated to the end."""
+
+    def __iter__(self) -> Iterator[PromptRecord | Problem]:
+        """Read the file to its end, whatever is wrong with single lines."""
+        digest = hashlib.sha256()
+        records = False
+        try:
+            with self.path.open("rb") as file:
+                number = 0
+                while line := file.readline(MAX_LINE_BYTES):
+                    number += 1
+                    digest.update(line)
+                    if number == 1:
+                        line = line.removeprefix(b"\xef\xbb\xbf")
+                    if not line.strip():
+                        continue
+                    records = True
+                    yield self._read(number, line)
+                    if len(line) == MAX_LINE_BYTES:
+                        return
+        except OSError as error:
+            yield self._problem(None, None, f"a file that cannot be read ({error.strerror})", "JSON lines")
+            return
+        if not records:
+            yield self._problem(None, None, "an empty file", "one JSON object a line")
+        self.sha256 = digest.hexdigest()
+
+    def _read(self, number: int, line: bytes) -> PromptRecord | Problem:
+        try:
+            return _record(number, line, self.path.name.split(".")[0] or self.path.name, self.turns)
+        except Fault as fault:
+            return self._problem(number, fault.field, fault.found, fault.expected)
+
+    def _problem(self, line: int | None, name: str | None, what: str, expected: str) -> Problem:
+        return Problem(str(self.path), line, name, what, expected)
+
+
+def _record(number: int, line: bytes, stem: str, mode: Literal["last", "all"]) -> PromptRecord:
+    raw = _decode_line(line)
+    shape = next((name for name in SHAPES if name in raw), None)
+    if shape is None:
+        keys = clean_line(", ".join(raw), 60) or "none"
+        raise Fault(None, f"an object with the keys {keys}", one_of(tuple(SHAPES)))
+    record = {name: _VALUE.decode(bytes(raw[name])) for name in (shape, "id", "dataset", "system") if name in raw}
+    tools_json = _tools(bytes(raw["tools"])) if "tools" in raw else None
+    placed = place_turns(Prompt(SHAPES[shape](record), tools_json), mode, shape)
+    given = record.get("id")
+    return PromptRecord(
+        line=number,
+        key=content_key(placed.prompt) if given is None else given_key(given),
+        has_id=given is not None,
+        dataset=stem if record.get("dataset") is None else take_text(record["dataset"], "dataset"),
+        prompt=placed.prompt,
+        turns=placed.turns,
+        dropped=placed.dropped,
+    )
+
+
+def _decode_line(line: bytes) -> dict[str, msgspec.Raw]:
+    if len(line) == MAX_LINE_BYTES:
+        raise Fault(None, f"a line of more than {MAX_LINE_BYTES} bytes", "one JSON object a line")
+    try:
+        line.decode("utf-8")
+        raw = _LINE.decode(line)
+        for value in raw.values():
+            _VALUE.decode(bytes(value))
+    except UnicodeDecodeError as error:
+        raise Fault(None, f"a byte that is not UTF-8 at column {error.start + 1}", "JSON in UTF-8") from error
+    except msgspec.ValidationError as error:
+        hint = ": turn the list into one object a line" if line.lstrip().startswith(b"[") else ""
+        raise Fault(None, f"JSON that is no object{hint}", "one JSON object a line") from error
+    except msgspec.DecodeError as error:
+        raise Fault(None, f"broken JSON ({error})", "one JSON object a line") from error
+    return raw
+
+
+def _tools(raw: bytes) -> str | None:
+    """Return the tool definitions as JSON text, byte for byte; ShareGPT files hold them as a string of JSON."""
+    text = raw.decode("utf-8")
+    value = _VALUE.decode(raw)
+    if value is None or value == [] or value == "":
+        return None
+    if isinstance(value, str):
+        text = value
+        try:
+            value = _VALUE.decode(value)
+        except msgspec.DecodeError as error:
+            raise Fault("tools", found(text), "a list of tool definitions") from error
+        if value == []:
+            return None
+    if not isinstance(value, list) or not all(isinstance(tool, dict) for tool in value):
+        raise Fault("tools", found(value), "a list of tool definitions")
+    return text
