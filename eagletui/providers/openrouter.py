@@ -1,0 +1,283 @@
+"""OpenRouter, and the embedded provider, which speaks the same API.
+
+Every request is pinned to one endpoint and carries a price ceiling, so that the bound of the money is hard on the
+server's side too. Facts: https://openrouter.ai/docs (routing, parameters, errors, usage accounting).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from eagletui.core.errors import ConfigError
+from eagletui.core.money import Price, usd_to_pico
+from eagletui.core.reply import Reply
+from eagletui.core.text import clean_line
+from eagletui.providers.base import (
+    ChatRequest,
+    Endpoint,
+    GenerationRecord,
+    KeyStatus,
+    OnHeaders,
+    ProviderFailure,
+    RawReply,
+    Timeouts,
+)
+from eagletui.providers.body import chat_body, encode
+from eagletui.providers.transport import HttpReply, HttpTransport
+
+BASE_URL: Final = "https://openrouter.ai/api/v1"
+PER_MILLION: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """Which endpoints may answer a run."""
+
+    only: tuple[str, ...] = ()
+    """Slugs; empty: all. A base slug (`deepinfra`) names all of its variants."""
+    ignore: tuple[str, ...] = ()
+    quantizations: tuple[str, ...] = ()
+    """Accepted quantizations; empty: all."""
+    max_tokens: int = 0
+    """The longest answer of the run; an endpoint with a lower limit is left out."""
+    distillable_text: bool = True
+    """Only models whose author allows training on the output."""
+    typed_price: Price | None = None
+    """The person's price, for an endpoint that states none."""
+
+
+class _PriceOverride(msgspec.Struct):
+    prompt: Decimal | None = None
+    completion: Decimal | None = None
+    request: Decimal | None = None
+
+
+class _Pricing(msgspec.Struct):
+    prompt: Decimal | None = None
+    completion: Decimal | None = None
+    request: Decimal | None = None
+    overrides: list[_PriceOverride] = []
+
+
+class _EndpointRecord(msgspec.Struct):
+    tag: str
+    provider_name: str
+    pricing: _Pricing
+    quantization: str | None = None
+    max_completion_tokens: int | None = None
+    supported_parameters: list[str] = []
+    supports_streaming: bool = True
+    """The embedded provider's own field; absent elsewhere."""
+
+
+class _EndpointList(msgspec.Struct):
+    endpoints: list[msgspec.Raw]
+
+
+class _EndpointsBody(msgspec.Struct):
+    data: _EndpointList
+
+
+class _Generation(msgspec.Struct):
+    total_cost: Decimal | None = None
+    native_tokens_prompt: int | None = None
+    native_tokens_completion: int | None = None
+    provider_name: str | None = None
+    is_byok: bool = False
+    upstream_inference_cost: Decimal | None = None
+
+
+class _GenerationBody(msgspec.Struct):
+    data: _Generation
+
+
+class _Key(msgspec.Struct):
+    usage: Decimal
+    limit: Decimal | None = None
+    limit_remaining: Decimal | None = None
+
+
+class _KeyBody(msgspec.Struct):
+    data: _Key
+
+
+class OpenRouter:
+    """The router's API for one model."""
+
+    def __init__(self, base_url: str, model_id: str, routing: Routing, *, key: str, timeouts: Timeouts) -> None:
+        """Prepare a client; nothing is sent yet.
+
+        Args:
+            base_url: up to and including `/api/v1`.
+            model_id: `author/slug`.
+            routing: which endpoints may answer.
+            key: the API key.
+            timeouts: limits of each part of a request.
+        """
+        self._model_id = model_id
+        self._routing = routing
+        self._transport = HttpTransport(
+            base_url, key=key, timeouts=timeouts, headers={"X-OpenRouter-Title": "EagleTUI"}
+        )
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._transport.aclose()
+
+    async def endpoints(self) -> list[Endpoint]:
+        """Fetch the endpoints that may answer this run, with their prices."""
+        reply = await self._transport.get(f"/models/{quote(self._model_id)}/endpoints")
+        records = self._decode(reply, _EndpointsBody, "endpoints").data.endpoints
+        listed = [_endpoint(record, self._routing.typed_price) for record in records]
+        kept = [endpoint for endpoint in listed if _fits(endpoint, self._routing)]
+        if not kept:
+            raise ConfigError(_why_none(self._model_id, listed, self._routing))
+        return kept
+
+    async def send(self, request: ChatRequest, on_headers: OnHeaders) -> RawReply:
+        """Send one request and receive its body."""
+        body = encode(self.request_body(request))
+        return await self._transport.post("/chat/completions", body, stream=request.stream, on_headers=on_headers)
+
+    def request_body(self, request: ChatRequest) -> dict[str, Any]:
+        """Return the JSON body of a request."""
+        if request.endpoint is None or request.max_price is None:
+            raise ValueError("a request to a router needs an endpoint and a price ceiling")
+        body = chat_body(request)
+        body["usage"] = {"include": True}
+        body["provider"] = {
+            "only": [request.endpoint],
+            "allow_fallbacks": False,
+            "require_parameters": True,
+            "max_price": _per_million(request.max_price),
+        }
+        if self._routing.distillable_text:
+            body["provider"]["enforce_distillable_text"] = True
+        body["plugins"] = [{"id": "context-compression", "enabled": False}]
+        effort = request.sampling.reasoning
+        if effort == "off":
+            body["reasoning"] = {"enabled": False}
+        elif effort != "default":
+            body["reasoning"] = {"effort": effort}
+        return body
+
+    def cost(self, reply: Reply, endpoint: Endpoint) -> int | None:
+        """Return `usage.cost`, the only statement of what was charged."""
+        return reply.usage.cost_pico_usd if reply.usage else None
+
+    async def generation(self, generation_id: str) -> GenerationRecord | None:
+        """Ask what one generation cost; None until the router's accounting has it."""
+        reply = await self._transport.get("/generation", {"id": generation_id})
+        if reply.status == 404:
+            return None
+        data = self._decode(reply, _GenerationBody, "generation").data
+        if data.total_cost is None:
+            return None
+        return GenerationRecord(
+            generation_id=generation_id,
+            cost_pico_usd=usd_to_pico(data.total_cost),
+            prompt_tokens=data.native_tokens_prompt,
+            completion_tokens=data.native_tokens_completion,
+            provider_name=data.provider_name,
+        )
+
+    async def key(self) -> KeyStatus | None:
+        """Ask what the key has spent."""
+        data = self._decode(await self._transport.get("/key"), _KeyBody, "key").data
+        return KeyStatus(
+            usage_pico_usd=usd_to_pico(data.usage),
+            limit_pico_usd=None if data.limit is None else usd_to_pico(data.limit),
+            remaining_pico_usd=None if data.limit_remaining is None else usd_to_pico(data.limit_remaining),
+        )
+
+    def _decode(self, reply: HttpReply, shape: type[Any], what: str) -> Any:
+        if reply.status != 200:
+            raise self._transport.failure(reply)
+        try:
+            return msgspec.json.decode(reply.body, type=shape)
+        except msgspec.DecodeError as error:
+            raise ProviderFailure(
+                "not_json", f"The provider's answer about {what} cannot be read: {clean_line(str(error), 200)}"
+            ) from error
+
+
+def _endpoint(raw: msgspec.Raw, typed: Price | None) -> Endpoint:
+    try:
+        record = msgspec.json.decode(raw, type=_EndpointRecord)
+    except msgspec.DecodeError as error:
+        raise ProviderFailure(
+            "not_json", f"The provider lists an endpoint that cannot be read: {clean_line(str(error), 200)}"
+        ) from error
+    price = _highest(record.pricing)
+    source: Any = "endpoints"
+    if price is None:
+        if typed is None:
+            raise ConfigError(
+                f"{record.tag} states no price, so no bound can be held for it. Give prompt_usd_per_million and "
+                "completion_usd_per_million in [provider], or name it in ignore."
+            )
+        price, source = typed, "config"
+    return Endpoint(
+        tag=record.tag,
+        provider_name=record.provider_name,
+        price=price,
+        quantization=record.quantization,
+        max_completion_tokens=record.max_completion_tokens,
+        supports_logprobs="logprobs" in record.supported_parameters,
+        supports_stream=record.supports_streaming,
+        price_source=source,
+        raw_json=bytes(raw).decode(),
+    )
+
+
+def _highest(pricing: _Pricing) -> Price | None:
+    """The most a request can meet: conditional overrides count, discounts do not."""
+    if pricing.prompt is None or pricing.completion is None:
+        return None
+    if pricing.prompt < 0 or pricing.completion < 0:
+        return None  # -1 means "varies" on the router's own auto models.
+    zero = Decimal(0)
+    overrides = pricing.overrides
+    return Price(
+        prompt_usd_per_token=max(pricing.prompt, *(o.prompt or zero for o in overrides), zero),
+        completion_usd_per_token=max(pricing.completion, *(o.completion or zero for o in overrides), zero),
+        request_usd=max(pricing.request or zero, *(o.request or zero for o in overrides), zero),
+    )
+
+
+def _fits(endpoint: Endpoint, routing: Routing) -> bool:
+    if routing.only and not _named(endpoint.tag, routing.only):
+        return False
+    if _named(endpoint.tag, routing.ignore):
+        return False
+    if routing.quantizations and (endpoint.quantization or "unknown") not in routing.quantizations:
+        return False
+    return endpoint.max_completion_tokens is None or endpoint.max_completion_tokens >= routing.max_tokens
+
+
+def _named(tag: str, slugs: Sequence[str]) -> bool:
+    return any(tag == slug or tag.startswith(slug + "/") for slug in slugs)
+
+
+def _why_none(model_id: str, listed: list[Endpoint], routing: Routing) -> str:
+    if not listed:
+        return f"No endpoint serves {model_id}. Check [model] id."
+    described = ", ".join(
+        f"{e.tag} ({e.quantization or 'unknown'}, at most {e.max_completion_tokens or 'any'} tokens)" for e in listed
+    )
+    return (
+        f"None of the endpoints of {model_id} fits only, ignore and quantizations of [provider] with "
+        f"max_tokens = {routing.max_tokens}. On offer: {clean_line(described, 600)}."
+    )
+
+
+def _per_million(price: Price) -> dict[str, Decimal]:
+    return {
+        "prompt": price.prompt_usd_per_token * PER_MILLION,
+        "completion": price.completion_usd_per_token * PER_MILLION,
+        "request": price.request_usd,
+    }

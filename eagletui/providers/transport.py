@@ -1,0 +1,315 @@
+"""Carry requests over HTTP: httpx's API on aiohttp's transport, bodies kept byte for byte.
+
+Stock httpx cannot hold 800 streams; httpx-aiohttp costs 38 microseconds an event against its 240. A stream is not
+parsed here: chunks are appended, and only the end marker and the presence of an event are looked for.
+"""
+
+import asyncio
+import time
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self
+
+import aiohttp
+import httpx
+import httpx_aiohttp
+
+from eagletui.core.text import clean_line
+from eagletui.providers import errors
+from eagletui.providers.base import FailureKind, OnHeaders, ProviderFailure, RawReply, Timeouts
+
+KEEP_ALIVE_S: Final = 4.0
+"""Idle connections are closed before common servers (5 s) close them under a request on its way."""
+AFTER_DONE_S: Final = 2.0
+"""A server that leaves the connection open after the end marker is not waited for longer."""
+ERROR_BODY_BYTES: Final = 65_536
+ERROR_BODY_S: Final = 10.0
+"""The status alone decides; its explanation is not waited for longer."""
+GET_TIMEOUT_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class HttpReply:
+    """A whole reply to a GET."""
+
+    status: int
+    headers: httpx.Headers
+    body: bytes
+
+
+class Watchdog:
+    """Ends the enclosed wait when its deadline passes; moving the deadline later costs one assignment."""
+
+    def __init__(self, deadline: float) -> None:
+        """Start with a deadline in the loop's time."""
+        self._deadline = deadline
+        self._timeout = asyncio.timeout(None)
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def __aenter__(self) -> Self:
+        await self._timeout.__aenter__()
+        self._timer = self._loop.call_at(self._deadline, self._look)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._timeout.__aexit__(kind, error, trace)
+
+    def move(self, deadline: float) -> None:
+        """Set another deadline."""
+        self._deadline = deadline
+        if self._timer is not None and deadline < self._timer.when():
+            self._timer.cancel()
+            self._timer = self._loop.call_at(deadline, self._look)
+
+    def _look(self) -> None:
+        now = self._loop.time()
+        if now < self._deadline:
+            self._timer = self._loop.call_at(self._deadline, self._look)
+        else:
+            self._timer = None
+            self._timeout.reschedule(now)
+
+
+class HttpTransport:
+    """One connection pool to one provider."""
+
+    def __init__(self, base_url: str, *, key: str, timeouts: Timeouts, headers: dict[str, str]) -> None:
+        """Prepare a client; nothing is opened yet.
+
+        Args:
+            base_url: up to and including the version part, without a trailing slash.
+            key: the API key, or "" for a server without one. It is sent and never shown.
+            timeouts: limits of each part of a request.
+            headers: sent with every request.
+        """
+        self._base_url = base_url.rstrip("/")
+        self._key = key
+        self._timeouts = timeouts
+        verify = httpx.create_ssl_context()
+        authorization = {"Authorization": f"Bearer {key}"} if key else {}
+        self._client = httpx.AsyncClient(
+            transport=httpx_aiohttp.AiohttpTransport(
+                verify=verify,
+                client=lambda: aiohttp.ClientSession(
+                    connector=aiohttp.TCPConnector(limit=0, ssl=verify, keepalive_timeout=KEEP_ALIVE_S),
+                    cookie_jar=aiohttp.DummyCookieJar(),
+                ),
+            ),
+            timeout=httpx.Timeout(None, connect=timeouts.connect_s),
+            headers={"Accept-Encoding": "identity", "User-Agent": "eagletui", **headers, **authorization},
+            trust_env=False,
+        )
+
+    def __repr__(self) -> str:
+        return f"HttpTransport({self._base_url!r})"
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._client.aclose()
+
+    async def get(self, path: str, params: dict[str, str] | None = None) -> HttpReply:
+        """Fetch a small JSON document.
+
+        Raises:
+            ProviderFailure: no reply; an HTTP error status is a reply.
+        """
+        try:
+            async with asyncio.timeout(GET_TIMEOUT_S):
+                reply = await self._client.get(self._base_url + path, params=params)
+        except TimeoutError as error:
+            raise ProviderFailure("total_timeout", f"GET {path} had no answer in {GET_TIMEOUT_S:.0f} s.") from error
+        except (httpx.HTTPError, httpx.InvalidURL, aiohttp.ClientError) as error:
+            raise self._without_key(errors.from_transport(error, headers_seen=False)) from None
+        return HttpReply(reply.status_code, reply.headers, reply.content)
+
+    def failure(self, reply: HttpReply) -> ProviderFailure:
+        """Map an error answer to a GET."""
+        return self._without_key(errors.from_status(reply.status, reply.headers, reply.body))
+
+    async def post(self, path: str, body: bytes, *, stream: bool, on_headers: OnHeaders) -> RawReply:
+        """Send one chat request and receive its body.
+
+        Args:
+            path: appended to the base URL.
+            body: the JSON body.
+            stream: a stream was asked for, so its first event has a deadline of its own.
+            on_headers: awaited before the body is read.
+
+        Returns:
+            The reply, with `cut` set where its body ended early.
+
+        Raises:
+            ProviderFailure: no reply with status 200 began.
+        """
+        loop = asyncio.get_running_loop()
+        started_at = time.monotonic()
+        total = loop.time() + self._timeouts.total_s
+        first_event = min(total, loop.time() + self._timeouts.first_event_s) if stream else total
+        request = self._client.build_request(
+            "POST", self._base_url + path, content=body, headers={"Content-Type": "application/json"}
+        )
+        response: httpx.Response | None = None
+        receiver: Receiver | None = None
+        try:
+            async with Watchdog(first_event) as watchdog:
+                response = await self._client.send(request, stream=True)
+                generation_id = _generation_id(response.headers)
+                await on_headers(generation_id, response.status_code)
+                if response.status_code != 200:
+                    raise await self._refusal(response)
+                receiver = Receiver(response, watchdog, self._timeouts, generation_id, started_at, total)
+                await receiver.receive()
+        except TimeoutError:
+            failure = self._timed_out(loop.time() >= total, stream, receiver)
+            if receiver is None:
+                raise failure from None
+            return receiver.reply(None if receiver.done else failure)
+        except (httpx.HTTPError, httpx.InvalidURL, aiohttp.ClientError) as error:
+            failure = self._without_key(errors.from_transport(error, headers_seen=response is not None))
+            if receiver is None:
+                raise failure from None
+            return receiver.reply(None if receiver.done else failure)
+        finally:
+            if response is not None:
+                await _close(response)
+        return receiver.reply(None)
+
+    async def _refusal(self, response: httpx.Response) -> ProviderFailure:
+        body = bytearray()
+        try:
+            async with asyncio.timeout(ERROR_BODY_S):
+                async for chunk in response.aiter_bytes():
+                    body += chunk
+                    if len(body) > ERROR_BODY_BYTES:
+                        break
+        except (TimeoutError, httpx.HTTPError, aiohttp.ClientError):
+            body += b" (the explanation was cut)"
+        return self._without_key(errors.from_status(response.status_code, response.headers, bytes(body)))
+
+    def _timed_out(self, total: bool, stream: bool, receiver: "Receiver | None") -> ProviderFailure:
+        kind: FailureKind
+        if total or not stream:
+            kind, limit_s, what = "total_timeout", self._timeouts.total_s, "No whole reply"
+        elif receiver is None or receiver.first_event_at is None:
+            kind, limit_s, what = "first_event_timeout", self._timeouts.first_event_s, "No first event"
+        else:
+            kind, limit_s, what = "event_timeout", self._timeouts.event_s, "No further event"
+        return ProviderFailure(kind, f"{what} within {limit_s:g} s.", http_status=None if receiver is None else 200)
+
+    def _without_key(self, failure: ProviderFailure) -> ProviderFailure:
+        """Servers repeat a refused key in their message; it must not reach the ledger."""
+        if self._key and self._key in failure.detail:
+            failure.detail = failure.detail.replace(self._key, "[key]")
+            failure.args = (failure.detail,)
+        return failure
+
+
+class Receiver:
+    """Collects one body and knows how far it came."""
+
+    def __init__(
+        self,
+        response: httpx.Response,
+        watchdog: Watchdog,
+        timeouts: Timeouts,
+        generation_id: str | None,
+        started_at: float,
+        total: float,
+    ) -> None:
+        """Take over a response whose headers arrived.
+
+        Args:
+            response: unread.
+            watchdog: ends the wait; moved with every event.
+            timeouts: limits of each part.
+            generation_id: from the headers.
+            started_at: when the request was sent, monotonic seconds.
+            total: when the whole request must have ended, in the loop's time.
+        """
+        self._response = response
+        self._watchdog = watchdog
+        self._event_s = timeouts.event_s
+        self._generation_id = generation_id
+        self._started_at = started_at
+        self._headers_at = time.monotonic()
+        self._total = total
+        self._body = bytearray()
+        self._media_type = response.headers.get("content-type", "").split(";")[0].strip().lower()
+        self.first_event_at: float | None = None
+        self.done = False
+        """The whole answer is here, whatever happens to the connection now."""
+
+    async def receive(self) -> None:
+        """Read to the end of the body."""
+        if self._media_type == "text/html":
+            start = await anext(self._response.aiter_bytes(), b"")
+            raise ProviderFailure(
+                "not_json",
+                f"The reply is a web page, not JSON: {clean_line(start.decode('utf-8', 'replace'), 120)}",
+                http_status=200,
+            )
+        if self._media_type != "text/event-stream":
+            async for chunk in self._response.aiter_bytes():
+                self._body += chunk
+            self.done = True
+            return
+        now = asyncio.get_running_loop().time
+        body = self._body
+        async for chunk in self._response.aiter_bytes():
+            before = len(body)
+            body += chunk
+            if self.done or b"data:" not in chunk:
+                continue
+            moment = now()
+            if self.first_event_at is None:
+                self.first_event_at = time.monotonic()
+            if _ended(body, before):
+                self.done = True
+                self._watchdog.move(moment + AFTER_DONE_S)
+            else:
+                self._watchdog.move(min(moment + self._event_s, self._total))
+
+    def reply(self, cut: ProviderFailure | None) -> RawReply:
+        """Return what arrived."""
+        if cut is not None:
+            cut.http_status = 200
+        return RawReply(
+            encoding="sse" if self._media_type == "text/event-stream" else "json",
+            body=bytes(self._body),
+            http_status=200,
+            generation_id=self._generation_id,
+            started_at=self._started_at,
+            headers_at=self._headers_at,
+            first_event_at=self.first_event_at,
+            ended_at=time.monotonic(),
+            cut=cut,
+        )
+
+
+def _ended(body: bytearray, before: int) -> bool:
+    """Tell whether the chunk that begins at `before` completed the end marker.
+
+    Inside an event a line break is escaped, so a line that begins with the marker is the marker.
+    """
+    at = body.find(b"[DONE]", max(0, before - 16))
+    if at < 0:
+        return False
+    line = body[max(0, at - 8) : at].rstrip(b" ")
+    return line == b"data:" or line.endswith(b"\ndata:")
+
+
+def _generation_id(headers: httpx.Headers) -> str | None:
+    value = headers.get("x-generation-id")
+    return clean_line(value, 200) if value else None
+
+
+async def _close(response: httpx.Response) -> None:
+    try:
+        await response.aclose()
+    except (httpx.HTTPError, aiohttp.ClientError):
+        return  # The body was judged already; closing a broken connection has nothing to add.

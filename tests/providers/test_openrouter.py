@@ -1,0 +1,191 @@
+"""What is asked of the router, and what is read from its accounting."""
+
+import json
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+
+import pytest
+
+from eagletui.core.chat import Message, Prompt, ToolCall
+from eagletui.core.errors import ConfigError
+from eagletui.core.money import Price
+from eagletui.providers.base import ChatRequest, ProviderFailure, Sampling, Timeouts
+from eagletui.providers.openrouter import OpenRouter, Routing
+from tests.providers.scripted_server import Exchange, scripted_server
+
+TIMEOUTS = Timeouts(connect_s=5.0, first_event_s=5.0, event_s=5.0, total_s=10.0)
+PRICE = Price(Decimal("0.0000006"), Decimal("0.0000025"), Decimal("0"))
+PROMPT = Prompt(
+    messages=(
+        Message("user", "What is in Paris?"),
+        Message("assistant", None, reasoning="look", tool_calls=(ToolCall("c1", "find", '{"q": "Paris"}'),)),
+        Message("tool", "a tower", tool_call_id="c1"),
+    ),
+    tools_json='[{"type":"function","function":{"name":"find","parameters":{"b":1,"a":2}}}]',
+)
+REQUEST = ChatRequest(
+    prompt=PROMPT,
+    model_id="moonshotai/kimi-k2.5",
+    endpoint="moonshotai/int4",
+    sampling=Sampling(temperature=1.0, top_p=0.95),
+    max_tokens=100,
+    stream=True,
+    logprobs=False,
+    max_price=PRICE,
+)
+
+
+def router(base_url: str = "http://127.0.0.1:1/api/v1", routing: Routing | None = None) -> OpenRouter:
+    return OpenRouter(base_url, "moonshotai/kimi-k2.5", routing or Routing(), key="k", timeouts=TIMEOUTS)
+
+
+def endpoint(tag: str, **changes: object) -> dict[str, object]:
+    return {
+        "tag": tag,
+        "provider_name": tag.split("/")[0].title(),
+        "quantization": "int4",
+        "max_completion_tokens": 16384,
+        "supported_parameters": ["temperature"],
+        "pricing": {"prompt": "0.0000006", "completion": "0.0000025", "request": "0", "discount": 0.5},
+        **changes,
+    }
+
+
+async def listed(records: Sequence[Mapping[str, object]], routing: Routing) -> list[str]:
+    async def act(exchange: Exchange) -> None:
+        assert exchange.head.startswith("GET /api/v1/models/moonshotai/kimi-k2.5/endpoints ")
+        await exchange.reply(200, json.dumps({"data": {"id": "m", "endpoints": records}}).encode())
+
+    async with scripted_server(act) as server:
+        client = router(server.base_url, routing)
+        try:
+            return [e.tag for e in await client.endpoints()]
+        finally:
+            await client.aclose()
+
+
+async def answered(status: int, body: bytes, ask: str) -> object:
+    async def act(exchange: Exchange) -> None:
+        await exchange.reply(status, body)
+
+    async with scripted_server(act) as server:
+        client = router(server.base_url)
+        try:
+            return await (client.key() if ask == "key" else client.generation("gen-1"))
+        finally:
+            await client.aclose()
+
+
+async def test_a_request_pins_its_endpoint_and_carries_the_price_ceiling() -> None:
+    body = router().request_body(REQUEST)
+    assert body["provider"] == {
+        "only": ["moonshotai/int4"],
+        "allow_fallbacks": False,
+        "require_parameters": True,
+        "max_price": {"prompt": Decimal("0.6"), "completion": Decimal("2.5"), "request": Decimal(0)},
+        "enforce_distillable_text": True,
+    }
+    assert body["plugins"] == [{"id": "context-compression", "enabled": False}]
+    assert body["usage"] == {"include": True}
+    assert body["max_tokens"] == 100
+    assert "reasoning" not in body
+    assert "seed" not in body
+    assert "session_id" not in body
+
+
+async def test_the_override_of_the_distillable_rule_is_obeyed() -> None:
+    body = router(routing=Routing(distillable_text=False)).request_body(REQUEST)
+    assert "enforce_distillable_text" not in body["provider"]
+
+
+async def test_a_body_on_the_wire_keeps_tools_and_arguments_as_given() -> None:
+    async def act(exchange: Exchange) -> None:
+        await exchange.open_stream()
+        await exchange.chunk(b"data: [DONE]\n\n")
+        await exchange.chunk(b"")
+
+    async def on_headers(generation_id: str | None, status: int) -> None:
+        pass
+
+    async with scripted_server(act) as server:
+        client = router(server.base_url)
+        await client.send(REQUEST, on_headers)
+        await client.aclose()
+        wire = server.received[0]
+    assert wire.head.startswith("POST /api/v1/chat/completions ")
+    assert PROMPT.tools_json is not None
+    assert PROMPT.tools_json.encode() in wire.body
+    assert b'"max_price":{"prompt":0.6' in wire.body
+    sent = json.loads(wire.body)
+    assert sent["messages"][1]["tool_calls"][0]["function"]["arguments"] == '{"q": "Paris"}'
+    assert sent["messages"][1]["reasoning"] == "look"
+    assert sent["messages"][2] == {"role": "tool", "content": "a tower", "tool_call_id": "c1"}
+
+
+async def test_an_endpoint_is_left_out_by_each_rule_of_the_config() -> None:
+    records = [
+        endpoint("deepinfra"),
+        endpoint("deepinfra/turbo"),
+        endpoint("novita", quantization="fp8"),
+        endpoint("tiny", max_completion_tokens=4096),
+    ]
+    assert await listed(records, Routing()) == ["deepinfra", "deepinfra/turbo", "novita", "tiny"]
+    assert await listed(records, Routing(only=("deepinfra",))) == ["deepinfra", "deepinfra/turbo"]
+    assert await listed(records, Routing(ignore=("deepinfra/turbo",))) == ["deepinfra", "novita", "tiny"]
+    assert await listed(records, Routing(quantizations=("fp8",))) == ["novita"]
+    assert await listed(records, Routing(max_tokens=8192)) == ["deepinfra", "deepinfra/turbo", "novita"]
+    with pytest.raises(ConfigError, match=r"None of the endpoints .* deepinfra \(int4"):
+        await listed(records, Routing(only=("nobody",)))
+
+
+async def test_the_bound_price_is_the_highest_override_and_ignores_discounts() -> None:
+    pricing = {
+        "prompt": "0.0000006",
+        "completion": "0.0000025",
+        "request": "0",
+        "discount": 0.5,
+        "overrides": [
+            {"prompt": "0.0000012", "min_prompt_tokens": 200000},
+            {"completion": "0.000005", "utc_start": "08:00"},
+        ],
+    }
+
+    async def act(exchange: Exchange) -> None:
+        await exchange.reply(200, json.dumps({"data": {"endpoints": [endpoint("a", pricing=pricing)]}}).encode())
+
+    async with scripted_server(act) as server:
+        client = router(server.base_url)
+        (found,) = await client.endpoints()
+        await client.aclose()
+    assert found.price == Price(Decimal("0.0000012"), Decimal("0.000005"), Decimal("0"))
+
+
+async def test_an_endpoint_without_a_price_does_not_run_unless_a_price_is_typed() -> None:
+    records = [endpoint("a", pricing={"prompt": "-1", "completion": "-1"})]
+    with pytest.raises(ConfigError, match="a states no price"):
+        await listed(records, Routing())
+    assert await listed(records, Routing(typed_price=PRICE)) == ["a"]
+
+
+async def test_costs_are_read_to_the_last_picodollar() -> None:
+    body = b'{"data":{"id":"gen-1","total_cost":0.002154000000123,"native_tokens_completion":690}}'
+    record = await answered(200, body, "generation")
+    assert getattr(record, "cost_pico_usd", None) == 2_154_000_000_123 // 1000
+    body = b'{"data":{"usage":86.000000000001,"limit":100,"limit_remaining":13.999999999999}}'
+    status = await answered(200, body, "key")
+    assert getattr(status, "usage_pico_usd", None) == 86_000_000_000_001
+    assert getattr(status, "remaining_pico_usd", None) == 13_999_999_999_999
+
+
+async def test_a_generation_that_is_not_known_yet_is_none() -> None:
+    assert await answered(404, b'{"error":{"code":404,"message":"not found"}}', "generation") is None
+    assert await answered(200, b'{"data":{"id":"gen-1","total_cost":null}}', "generation") is None
+
+
+async def test_an_accounting_answer_that_cannot_be_read_is_a_failure() -> None:
+    with pytest.raises(ProviderFailure) as caught:
+        await answered(200, b"<html>", "key")
+    assert caught.value.kind == "not_json"
+    with pytest.raises(ProviderFailure) as caught:
+        await answered(429, b"", "generation")
+    assert caught.value.kind == "rate_limited"

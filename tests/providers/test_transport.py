@@ -1,0 +1,233 @@
+"""What each way a connection can end means for the money, on real sockets."""
+
+import asyncio
+import socket
+
+import pytest
+
+from eagletui.providers.base import ProviderFailure, RawReply, Timeouts
+from eagletui.providers.transport import HttpTransport
+from tests.providers.scripted_server import Exchange, free_port, scripted_server
+
+TIMEOUTS = Timeouts(connect_s=5.0, first_event_s=5.0, event_s=5.0, total_s=10.0)
+KEY = "sk-marker-7c1e"
+EVENT = b'data: {"choices":[]}\n\n'
+DONE = b"data: [DONE]\n\n"
+
+
+async def post(
+    base_url: str,
+    *,
+    stream: bool = True,
+    timeouts: Timeouts = TIMEOUTS,
+    seen: list[tuple[str | None, int]] | None = None,
+) -> RawReply:
+    async def on_headers(generation_id: str | None, status: int) -> None:
+        if seen is not None:
+            seen.append((generation_id, status))
+
+    transport = HttpTransport(base_url, key=KEY, timeouts=timeouts, headers={})
+    try:
+        return await transport.post("/chat/completions", b"{}", stream=stream, on_headers=on_headers)
+    finally:
+        await transport.aclose()
+
+
+async def failure_of(base_url: str, *, stream: bool = True, timeouts: Timeouts = TIMEOUTS) -> ProviderFailure:
+    with pytest.raises(ProviderFailure) as caught:
+        await post(base_url, stream=stream, timeouts=timeouts)
+    return caught.value
+
+
+async def test_a_refused_connection_is_void() -> None:
+    failure = await failure_of(f"http://127.0.0.1:{free_port()}/api/v1")
+    assert (failure.kind, failure.void, failure.retryable) == ("connect", True, True)
+
+
+async def test_an_unknown_host_is_void() -> None:
+    failure = await failure_of("http://no-such-host.invalid/api/v1")
+    assert (failure.kind, failure.void) == ("connect", True)
+
+
+async def test_a_connect_timeout_is_void() -> None:
+    with socket.socket() as full:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        port = full.getsockname()[1]
+        fillers = [socket.socket() for _ in range(4)]
+        for filler in fillers:
+            filler.setblocking(False)
+            filler.connect_ex(("127.0.0.1", port))
+        failure = await failure_of(
+            f"http://127.0.0.1:{port}/api/v1", timeouts=Timeouts(connect_s=0.3, first_event_s=5, event_s=5, total_s=5)
+        )
+        for filler in fillers:
+            filler.close()
+    assert (failure.kind, failure.void) == ("connect", True)
+
+
+async def test_a_reset_after_the_request_was_received_is_not_void() -> None:
+    async def act(exchange: Exchange) -> None:
+        exchange.reset()
+
+    async with scripted_server(act) as server:
+        failure = await failure_of(server.base_url)
+        assert len(server.received) == 1, "the POST must not be sent twice"
+    assert (failure.kind, failure.void, failure.http_status) == ("disconnect", False, None)
+
+
+async def test_a_close_before_the_headers_is_not_void() -> None:
+    async def act(exchange: Exchange) -> None:
+        exchange.close()
+
+    async with scripted_server(act) as server:
+        failure = await failure_of(server.base_url)
+        assert len(server.received) == 1
+    assert (failure.kind, failure.void) == ("disconnect", False)
+
+
+async def test_bytes_that_are_not_http_are_not_void() -> None:
+    async def act(exchange: Exchange) -> None:
+        await exchange.send(b"SSH-2.0-OpenSSH_9.6\r\n\r\n")
+
+    async with scripted_server(act) as server:
+        failure = await failure_of(server.base_url)
+    assert (failure.kind, failure.void) == ("disconnect", False)
+
+
+async def test_a_disconnect_in_the_body_keeps_the_generation_id_and_what_arrived() -> None:
+    async def act(exchange: Exchange) -> None:
+        await exchange.open_stream("gen-77")
+        await exchange.chunk(EVENT)
+        exchange.close()
+
+    seen: list[tuple[str | None, int]] = []
+    async with scripted_server(act) as server:
+        raw = await post(server.base_url, seen=seen)
+    assert seen == [("gen-77", 200)]
+    assert raw.generation_id == "gen-77"
+    assert raw.body == EVENT
+    assert raw.cut is not None
+    assert (raw.cut.kind, raw.cut.void, raw.cut.http_status) == ("body_cut", False, 200)
+
+
+async def test_the_generation_id_is_reported_before_the_body_is_read() -> None:
+    reported = asyncio.Event()
+
+    async def act(exchange: Exchange) -> None:
+        await exchange.open_stream("gen-5")
+        await reported.wait()
+        await exchange.chunk(DONE)
+        await exchange.chunk(b"")
+
+    async def on_headers(generation_id: str | None, status: int) -> None:
+        reported.set()
+
+    async with scripted_server(act) as server:
+        transport = HttpTransport(server.base_url, key=KEY, timeouts=TIMEOUTS, headers={})
+        raw = await transport.post("/chat/completions", b"{}", stream=True, on_headers=on_headers)
+        await transport.aclose()
+    assert raw.cut is None
+
+
+async def test_comments_do_not_count_as_events() -> None:
+    async def act(exchange: Exchange) -> None:
+        await exchange.open_stream()
+        while not exchange.writer.is_closing():
+            await exchange.chunk(b": OPENROUTER PROCESSING\n\n")
+            await asyncio.sleep(0.02)
+
+    async with scripted_server(act) as server:
+        raw = await post(server.base_url, timeouts=Timeouts(connect_s=5, first_event_s=0.3, event_s=5, total_s=5))
+    assert raw.cut is not None
+    assert (raw.cut.kind, raw.cut.void) == ("first_event_timeout", False)
+    assert raw.first_event_at is None
+
+
+async def test_silence_after_the_first_event_is_an_event_timeout() -> None:
+    async def act(exchange: Exchange) -> None:
+        await exchange.open_stream()
+        await exchange.chunk(EVENT)
+        await asyncio.Event().wait()
+
+    async with scripted_server(act) as server:
+        raw = await post(server.base_url, timeouts=Timeouts(connect_s=5, first_event_s=5, event_s=0.2, total_s=5))
+    assert raw.cut is not None
+    assert (raw.cut.kind, raw.cut.void) == ("event_timeout", False)
+
+
+async def test_no_headers_of_a_stream_is_a_first_event_timeout_and_not_void() -> None:
+    async def act(exchange: Exchange) -> None:
+        await asyncio.Event().wait()
+
+    async with scripted_server(act) as server:
+        failure = await failure_of(
+            server.base_url, timeouts=Timeouts(connect_s=5, first_event_s=0.2, event_s=5, total_s=5)
+        )
+    assert (failure.kind, failure.void) == ("first_event_timeout", False)
+
+
+async def test_a_slow_whole_reply_is_held_to_the_total_limit_only() -> None:
+    async def act(exchange: Exchange) -> None:
+        await exchange.send(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{")
+        await asyncio.Event().wait()
+
+    async with scripted_server(act) as server:
+        raw = await post(
+            server.base_url, stream=False, timeouts=Timeouts(connect_s=5, first_event_s=0.05, event_s=0.05, total_s=0.3)
+        )
+    assert raw.cut is not None
+    assert (raw.cut.kind, raw.cut.void) == ("total_timeout", False)
+    assert raw.ended_at - raw.started_at >= 0.3
+
+
+async def test_a_whole_stream_is_kept_byte_for_byte() -> None:
+    pieces = [b": c\n\n", b'data: {"a":"\xe2', b'\x82\xac [DONE]"}\n', b"\n", b"da", b"ta: [DO", b"NE]\n\n"]
+
+    async def act(exchange: Exchange) -> None:
+        await exchange.open_stream()
+        for piece in pieces:
+            await exchange.chunk(piece)
+        await exchange.chunk(b"")
+
+    async with scripted_server(act) as server:
+        raw = await post(server.base_url)
+    assert raw.body == b"".join(pieces)
+    assert raw.encoding == "sse"
+    assert raw.cut is None
+    assert raw.first_event_at is not None
+
+
+async def test_a_reset_after_the_end_marker_loses_nothing() -> None:
+    async def act(exchange: Exchange) -> None:
+        await exchange.open_stream()
+        await exchange.chunk(EVENT + DONE)
+        exchange.close()
+
+    async with scripted_server(act) as server:
+        raw = await post(server.base_url)
+    assert raw.cut is None
+    assert raw.body == EVENT + DONE
+
+
+async def test_a_web_page_with_status_200_is_a_failure_that_may_have_been_billed() -> None:
+    async def act(exchange: Exchange) -> None:
+        await exchange.reply(200, b"<html>Just a moment...</html>", {"Content-Type": "text/html; charset=utf-8"})
+
+    async with scripted_server(act) as server:
+        failure = await failure_of(server.base_url)
+    assert (failure.kind, failure.void, failure.retryable) == ("not_json", False, True)
+    assert "Just a moment" in failure.detail
+
+
+async def test_a_key_repeated_by_the_server_is_not_repeated_by_us() -> None:
+    async def act(exchange: Exchange) -> None:
+        assert f"authorization: bearer {KEY}" in exchange.head.lower()
+        await exchange.reply(401, f'{{"error":{{"message":"Bad key {KEY}","code":401}}}}'.encode())
+
+    async with scripted_server(act) as server:
+        failure = await failure_of(server.base_url)
+    assert (failure.kind, failure.pause) == ("unauthorized", "key_limit")
+    assert KEY not in failure.detail
+    assert KEY not in str(failure)
+    assert "[key]" in failure.detail
