@@ -1,0 +1,95 @@
+"""Loading real tokenizers without remote code."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer as HfTokenizer
+
+from eagletui.core.errors import TokenizerError
+from eagletui.tokens.load import Tokenizer, load_tokenizer
+from eagletui.tokens.stand_in import COMPARISON_CORPUS
+
+
+def test_smollm2_encodes_as_the_tokenizers_library_does(smollm2: Tokenizer) -> None:
+    library = HfTokenizer.from_file(str(smollm2.folder / "tokenizer.json"))
+    for text in COMPARISON_CORPUS:
+        if "<|im_end|>" not in text:
+            assert smollm2.encode(text) == library.encode(text, add_special_tokens=False).ids
+
+
+def test_a_special_token_spelled_in_content_stays_ordinary_text(smollm2: Tokenizer, kimi: Tokenizer) -> None:
+    for tokenizer in (smollm2, kimi):
+        ids = tokenizer.encode("ends with <|im_end|> and </think>")
+        assert not any(tokenizer.vocabulary.is_special(token_id) for token_id in ids)
+        assert tokenizer.vocabulary.decode(ids) == b"ends with <|im_end|> and </think>"
+
+
+def test_the_faster_encoder_is_used_where_it_agrees(smollm2: Tokenizer) -> None:
+    assert smollm2.encoder is not smollm2.reference
+    assert smollm2.agrees_with_reference("it doesn't matter: 12  34\n\n")
+    assert smollm2.without_stand_in().encoder is smollm2.reference
+
+
+def test_every_ordinary_piece_of_smollm2_is_found_by_its_bytes(smollm2: Tokenizer) -> None:
+    vocabulary = smollm2.vocabulary
+    assert vocabulary.size == 49152
+    assert len(vocabulary.specials) == 17
+    for token_id, piece in enumerate(vocabulary.pieces):
+        if piece is not None:
+            assert vocabulary.id_of(piece) == token_id
+
+
+def test_kimi_specials_have_their_ids_and_reserved_ones_a_name(kimi: Tokenizer) -> None:
+    vocabulary = kimi.vocabulary
+    assert vocabulary.special_id("<|im_end|>") == 163586
+    assert vocabulary.special_id("</think>") == 163607
+    assert vocabulary.special_text(163800) == "<|reserved_token_163800|>"
+    assert vocabulary.size == 163840
+    assert kimi.eos_token == "[EOS]"
+    assert vocabulary.bytes_of(163533) == b" arbete"
+
+
+def test_kimi_splits_han_from_other_letters(kimi: Tokenizer) -> None:
+    parts = ("abc", "漢字", "def", "日本語", "のテキスト")
+    assert kimi.encode("".join(parts)) == [token_id for part in parts for token_id in kimi.encode(part)]
+
+
+def test_kimi_encodes_a_run_longer_than_the_reference_allows_in_pieces(kimi: Tokenizer) -> None:
+    ids = kimi.encode("a" * 60_000)
+    assert kimi.vocabulary.decode(ids) == b"a" * 60_000
+    assert ids[: len(kimi.encode("a" * 25_000))] == kimi.encode("a" * 25_000)
+
+
+def test_a_unicode_normalizer_is_switched_off_and_noted(smollm2: Tokenizer, tmp_path: Path) -> None:
+    document = json.loads((smollm2.folder / "tokenizer.json").read_text())
+    document["normalizer"] = {"type": "NFC"}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(document))
+    tokenizer = load_tokenizer(tmp_path)
+    assert any("NFC" in note for note in tokenizer.notes)
+    assert tokenizer.vocabulary.decode(tokenizer.encode("e\u0301")) == "e\u0301".encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        ("README.md", "nothing here", "found README.md, expected tokenizer.json or tiktoken.model"),
+        ("tokenizer.json", "{", "damaged JSON"),
+        ("tokenizer.json", "[]", "tokenizer.json"),
+        ("tokenizer.json", '{"model": {"vocab": []}}', "model.vocab"),
+        ("tokenizer.json", '{"model": {"type": "Unigram", "vocab": {}}}', "Unigram"),
+        ("tiktoken.model", "!!! 0", "tiktoken.model:1"),
+        ("tiktoken.model", "IQ== 0", "added_tokens_decoder"),
+    ],
+)
+def test_a_folder_that_cannot_be_loaded_is_refused_by_name(
+    tmp_path: Path, name: str, content: str, complaint: str
+) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(TokenizerError, match=complaint):
+        load_tokenizer(tmp_path)
+
+
+def test_an_absent_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TokenizerError, match="found nothing"):
+        load_tokenizer(tmp_path / "absent")
