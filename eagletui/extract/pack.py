@@ -1,0 +1,27 @@
+"""Choose which samples share a forward."""
+
+from collections.abc import Sequence
+
+
+def plan_packs(lengths: Sequence[int], budget_tokens: int) -> tuple[tuple[int, ...], ...]:
+    """Fill rows of at most `budget_tokens`, longest samples first, each into the first row with room.
+
+    Args:
+        lengths: tokens per sample, each at least 1.
+        budget_tokens: a row's limit; a longer sample gets a row of its own.
+
+    Returns:
+        indices into `lengths`, each once; ascending within a row, rows in the order of their first index.
+    """
+    rows: list[list[int]] = []
+    room: list[int] = []
+    for index in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
+        length = lengths[index]
+        row = next((number for number, free in enumerate(room) if free >= length), None)
+        if row is None:
+            rows.append([index])
+            room.append(budget_tokens - length)
+        else:
+            rows[row].append(index)
+            room[row] -= length
+    return tuple(sorted(tuple(sorted(row)) for row in rows))

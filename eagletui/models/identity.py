@@ -1,0 +1,143 @@
+"""Say which weights a model is: a hash of its files, and the quantization they are stored in."""
+
+import json
+import mmap
+import struct
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import xxhash
+
+from eagletui.core.errors import ModelError
+
+FULL_HASH_BYTES: Final = 4 * 1024**3
+"""Models up to this size are hashed whole; of larger files the size, the first and the last megabyte count."""
+
+_SAMPLE_BYTES: Final = 1024 * 1024
+_CHUNK_BYTES: Final = 16 * 1024 * 1024
+
+_GGUF_SCALARS: Final = {
+    0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d",
+}  # fmt: skip
+_GGUF_STRING: Final = 8
+_GGUF_ARRAY: Final = 9
+_GGUF_FILE_TYPE: Final = "general.file_type"
+
+
+class ModelHash(NamedTuple):
+    """Identity of a model's files."""
+
+    xxh3: str
+    """xxh3_128 over names, sizes and contents, hex."""
+    covers: str
+    """`all bytes` or `sizes, first and last megabyte of each file`."""
+
+
+def weight_files(path: Path) -> list[Path]:
+    """List the files that make the model, config first.
+
+    Raises:
+        ModelError: there is no model at that path.
+    """
+    if path.is_file() and path.suffix == ".gguf":
+        return [path]
+    if not path.is_dir():
+        raise ModelError(
+            f"No model at {path}: a folder with config.json and *.safetensors, or a .gguf file, is expected."
+        )
+    weights = sorted(path.glob("*.safetensors"))
+    config = path / "config.json"
+    if not config.is_file() or not weights:
+        missing = "config.json" if not config.is_file() else "*.safetensors"
+        raise ModelError(f"{path} has no {missing}; pickled weights are not loaded. Name another folder with --model.")
+    return [config, *weights]
+
+
+def hash_model(path: Path) -> ModelHash:
+    """Hash the model at `path`, whole where that is cheap."""
+    files = weight_files(path)
+    whole = sum(file.stat().st_size for file in files) <= FULL_HASH_BYTES
+    digest = xxhash.xxh3_128()
+    for file in files:
+        size = file.stat().st_size
+        digest.update(f"{file.name}\0{size}\0".encode())
+        with file.open("rb") as stream:
+            if whole or size <= 2 * _SAMPLE_BYTES:
+                while chunk := stream.read(_CHUNK_BYTES):
+                    digest.update(chunk)
+            else:
+                digest.update(stream.read(_SAMPLE_BYTES))
+                stream.seek(-_SAMPLE_BYTES, 2)
+                digest.update(stream.read())
+    return ModelHash(digest.hexdigest(), "all bytes" if whole else "sizes, first and last megabyte of each file")
+
+
+def stored_quantization(path: Path) -> str | None:
+    """Name the quantization of the stored weights (`fp8`, `compressed-tensors`, `Q4_1`); None if they are plain.
+
+    Raises:
+        ModelError: the config or the header cannot be read.
+    """
+    if path.is_dir():
+        return _config_quantization(path / "config.json")
+    file_type = _gguf_file_type(path)
+    if file_type is None:
+        return "gguf"
+    from gguf import LlamaFileType
+
+    name = {kind.value: kind.name for kind in LlamaFileType}.get(file_type, f"file type {file_type}")
+    name = name.removeprefix("MOSTLY_").removeprefix("ALL_")
+    return None if name in ("F32", "F16", "BF16") else str(name)
+
+
+def _config_quantization(config: Path) -> str | None:
+    try:
+        content = json.loads(config.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{config} cannot be read: {error}") from error
+    for section in (content, content.get("text_config")):
+        quantization = section.get("quantization_config") if isinstance(section, dict) else None
+        if isinstance(quantization, dict):
+            return str(quantization.get("quant_method", "unknown"))
+    return None
+
+
+def _gguf_file_type(path: Path) -> int | None:
+    """Read one number out of a GGUF header (github.com/ggml-org/ggml/blob/master/docs/gguf.md)."""
+    try:
+        with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as blob:
+            if blob[:4] != b"GGUF":
+                raise ModelError(f"{path} is not a GGUF file: it does not begin with the letters GGUF.")
+            (pairs,) = struct.unpack_from("<Q", blob, 16)
+            position = 24
+            for _ in range(pairs):
+                key, position = _gguf_string(blob, position)
+                (kind,) = struct.unpack_from("<I", blob, position)
+                if key == _GGUF_FILE_TYPE and kind in _GGUF_SCALARS:
+                    return int(struct.unpack_from(_GGUF_SCALARS[kind], blob, position + 4)[0])
+                position = _after_gguf_value(blob, position + 4, kind)
+    except (OSError, ValueError, KeyError, struct.error) as error:
+        raise ModelError(f"The header of {path} cannot be read: {error}") from error
+    return None
+
+
+def _gguf_string(blob: mmap.mmap, position: int) -> tuple[str, int]:
+    (length,) = struct.unpack_from("<Q", blob, position)
+    end = position + 8 + length
+    return blob[position + 8 : end].decode("utf-8"), end
+
+
+def _after_gguf_value(blob: mmap.mmap, position: int, kind: int) -> int:
+    if kind == _GGUF_STRING:
+        return _gguf_string(blob, position)[1]
+    if kind != _GGUF_ARRAY:
+        return position + struct.calcsize(_GGUF_SCALARS[kind])
+    element: int
+    count: int
+    element, count = struct.unpack_from("<IQ", blob, position)
+    position += 12
+    if element in _GGUF_SCALARS:
+        return position + count * struct.calcsize(_GGUF_SCALARS[element])
+    for _ in range(count):
+        position = _after_gguf_value(blob, position, element)
+    return position

@@ -1,0 +1,172 @@
+"""Load a target model, and name the parts that features need: its layers, its final norm, its head.
+
+Models come from a folder with `config.json` and `*.safetensors`, or from one `.gguf` file, always through
+transformers' own classes: no code from the folder runs, no pickle is opened, nothing is downloaded.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import torch
+from safetensors import SafetensorError
+from transformers import AutoModelForCausalLM, GgufConfig
+from transformers.utils import logging as transformers_logging
+
+from eagletui.core.errors import ModelError
+from eagletui.core.features import DTYPES, DType
+from eagletui.core.text import clean_line
+from eagletui.models.identity import ModelHash, hash_model, stored_quantization, weight_files
+
+DTypeChoice = Literal["float32", "bfloat16", "float16", "auto"]
+
+_NORM_NAMES: Final = ("norm", "final_layernorm", "final_layer_norm", "ln_f")
+"""What transformers' decoders call the norm between the last layer and the head."""
+
+_LISTED_KEYS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class TargetModel:
+    """A loaded target model and the parts that feature extraction touches."""
+
+    path: Path
+    model: Any
+    """transformers' causal language model, in evaluation mode."""
+    decoder: Any
+    """The model without its head; running it computes no logits."""
+    layers: Any
+    """The decoder's layers, a ModuleList of length L."""
+    norm: Any
+    """The final norm."""
+    head: Any
+    """The language-model head: `head(norm(stream))` are the logits."""
+    num_layers: int
+    hidden_size: int
+    vocab_size: int
+    """Rows of the embedding; ids below it can be computed."""
+    dtype: DType
+    """Of the computation and of the streams."""
+    device: str
+    """Where the ids go; with several devices, the first one."""
+    architecture: str
+    attention: str
+    """transformers' name of the attention that the model runs with."""
+    quantization: str | None
+    """How the weights are stored; None: plain floating point. The computation itself is dequantized."""
+    hash: ModelHash
+
+
+def load_target(path: Path, *, dtype: DTypeChoice = "auto", device: str = "auto") -> TargetModel:
+    """Load the model at `path`.
+
+    Args:
+        path: a folder of safetensors, or a `.gguf` file.
+        dtype: `auto` takes the type the checkpoint is stored in; for quantized GGUF files float32 on a CPU and
+            bfloat16 elsewhere.
+        device: `auto` takes the first CUDA device, else the CPU; or a name such as `cuda:1`.
+
+    Raises:
+        ModelError: nothing loadable is there, weights are missing, or the architecture is unknown to transformers.
+    """
+    weight_files(path)
+    place = _choose_device(device)
+    quantization = stored_quantization(path)
+    source: dict[str, Any] = {"pretrained_model_name_or_path": str(path), "use_safetensors": True}
+    if path.is_file():
+        source = {
+            "pretrained_model_name_or_path": str(path.parent),
+            "gguf_file": path.name,
+            "quantization_config": GgufConfig(dequantize=True),
+        }
+    try:
+        with _without_progress_bars():
+            model, report = AutoModelForCausalLM.from_pretrained(
+                **source,
+                dtype=_torch_dtype(path, dtype, place),
+                device_map=None if place == "cpu" else {"": place},
+                trust_remote_code=False,
+                local_files_only=True,
+                output_loading_info=True,
+            )
+    except (OSError, ValueError, RuntimeError, KeyError, AttributeError, ImportError, SafetensorError) as error:
+        raise ModelError(f"{path} cannot be loaded: {clean_line(str(error), 500)}") from error
+    _refuse_incomplete(path, report)
+    model.eval()
+    return _describe(path, model, place, quantization)
+
+
+def _torch_dtype(path: Path, dtype: DTypeChoice, device: str) -> Any:
+    if dtype != "auto":
+        return getattr(torch, dtype)
+    if path.is_dir():
+        return "auto"
+    return torch.float32 if device == "cpu" else torch.bfloat16
+
+
+def _choose_device(device: str) -> str:
+    if device == "auto":
+        return "cuda:0" if torch.cuda.is_available() else "cpu"
+    try:
+        kind = torch.device(device).type
+    except RuntimeError as error:
+        raise ModelError(f"Unknown device {clean_line(device, 60)!r}: expected auto, cpu, cuda or cuda:N.") from error
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise ModelError(f"Device {device} is asked for, but this machine has no usable CUDA device.")
+    return device
+
+
+def _refuse_incomplete(path: Path, report: Any) -> None:
+    """Stop where transformers would go on with random weights."""
+    wrong = sorted(map(str, report["missing_keys"])) + sorted(str(key[0]) for key in report["mismatched_keys"])
+    if wrong:
+        named = ", ".join(clean_line(key, 80) for key in wrong[:_LISTED_KEYS])
+        raise ModelError(
+            f"{path} lacks {len(wrong)} of the model's weights or holds them in another shape "
+            f"({named}{', ...' if len(wrong) > _LISTED_KEYS else ''}). Take a complete checkpoint."
+        )
+
+
+def _describe(path: Path, model: Any, device: str, quantization: str | None) -> TargetModel:
+    decoder = model.get_decoder()
+    layers = getattr(decoder, "layers", None)
+    norm = next((getattr(decoder, name) for name in _NORM_NAMES if hasattr(decoder, name)), None)
+    head = model.get_output_embeddings()
+    name = type(model).__name__
+    if not isinstance(layers, torch.nn.ModuleList) or norm is None or head is None:
+        raise ModelError(f"{path} is a {name}, whose layers, final norm or head have unexpected names.")
+    config = decoder.config.get_text_config(decoder=True)
+    dtype = str(decoder.dtype).removeprefix("torch.")
+    if dtype not in DTYPES:
+        raise ModelError(f"{path} computes in {dtype}; expected {', '.join(DTYPES)}. Set the dtype.")
+    return TargetModel(
+        path=path,
+        model=model,
+        decoder=decoder,
+        layers=layers,
+        norm=norm,
+        head=head,
+        num_layers=int(config.num_hidden_layers),
+        hidden_size=int(config.hidden_size),
+        vocab_size=int(decoder.get_input_embeddings().weight.shape[0]),
+        dtype=dtype,
+        device=device,
+        architecture=name,
+        attention=str(config._attn_implementation),
+        quantization=quantization,
+        hash=hash_model(path),
+    )
+
+
+@contextmanager
+def _without_progress_bars() -> Iterator[None]:
+    """Keep transformers' bars off the screen and the log; callers show their own progress."""
+    shown = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            transformers_logging.enable_progress_bar()

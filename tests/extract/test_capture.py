@@ -1,0 +1,129 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import LlamaConfig, Qwen3Config
+
+from eagletui.core.features import feature_layers
+from eagletui.extract import attention
+from eagletui.extract.capture import TOLERANCE, Capture
+from eagletui.models.load import load_target
+from tests.tiny_models import KINDS, LAYERS, Kind, random_samples, save_tiny_model, streams_of_transformers
+
+LENGTHS = (1, 2, 33, 64, 5, 129, 17, 200)
+
+
+def _capture(folder: Path, dtype: str) -> Capture:
+    target = load_target(folder, dtype="bfloat16" if dtype == "bfloat16" else "float32", device="cpu")
+    return Capture(target, feature_layers(target.num_layers))
+
+
+def _tensors(lengths: tuple[int, ...] = LENGTHS) -> list[torch.Tensor]:
+    return [torch.tensor(ids) for ids in random_samples(lengths)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_lone_forward_equals_transformers_to_the_bit(tiny_models: dict[Kind, Path], kind: Kind, dtype: str) -> None:
+    capture = _capture(tiny_models[kind], dtype)
+    for ids in random_samples(LENGTHS):
+        streams = capture.one_by_one(torch.tensor(ids))
+        aux, last = streams_of_transformers(tiny_models[kind], ids, dtype=getattr(torch, dtype))
+        assert streams.shape == (len(ids), 4, 64)
+        assert torch.equal(streams[:, :3], aux)
+        with torch.inference_mode():
+            assert torch.equal(capture.target.norm(streams[None, :, 3])[0], last)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_packed_samples_are_within_the_stated_tolerance(tiny_models: dict[Kind, Path], kind: Kind, dtype: str) -> None:
+    result = _capture(tiny_models[kind], dtype).self_test(_tensors())
+    assert result.failure is None
+    assert result.median_error <= result.tolerance == TOLERANCE["bfloat16" if dtype == "bfloat16" else "float32"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sample_does_not_see_its_neighbours(tiny_models: dict[Kind, Path], kind: Kind) -> None:
+    capture = _capture(tiny_models[kind], "float32")
+    first, second, third, *_ = _tensors((40, 60, 80))
+    alike = capture.packed([first, second])[1]
+    other = capture.packed([third[:40], second])[1]
+    assert torch.equal(alike, other)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_self_test_fails_when_samples_see_each_other(
+    tiny_models: dict[Kind, Path], kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capture = _capture(tiny_models[kind], "float32")
+    plain = capture._run
+
+    def as_one_sample(ids: torch.Tensor, extra: dict[str, Any]) -> torch.Tensor:
+        running = {"position_ids": torch.arange(len(ids))[None], "segment_lengths": [len(ids)]}
+        return plain(ids, running if extra else {})
+
+    monkeypatch.setattr(capture, "_run", as_one_sample)
+    failure = capture.self_test(_tensors((40, 60, 80))).failure
+    assert failure is not None
+    assert "median relative error" in failure
+
+
+def test_a_model_that_drops_the_segments_fails_the_self_test_instead_of_leaking(
+    tiny_models: dict[Kind, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capture = _capture(tiny_models["llama"], "float32")
+    plain = capture._run
+
+    def without_segments(ids: torch.Tensor, extra: dict[str, Any]) -> torch.Tensor:
+        return plain(ids, {key: value for key, value in extra.items() if key != "segment_lengths"})
+
+    monkeypatch.setattr(capture, "_run", without_segments)
+    failure = capture.self_test(_tensors((40, 60))).failure
+    assert failure is not None
+    assert "the packed forward failed" in failure
+
+
+def test_the_model_is_left_as_it_was(tiny_models: dict[Kind, Path]) -> None:
+    capture = _capture(tiny_models["qwen3"], "float32")
+    ids = _tensors((50,))[0]
+    before = capture.one_by_one(ids)
+    capture.packed(_tensors((20, 30)))
+    assert torch.equal(capture.one_by_one(ids), before)
+    capture.close()
+    assert not any(layer._forward_pre_hooks for layer in capture.target.layers)
+
+
+def test_custom_layers_are_captured(tiny_models: dict[Kind, Path]) -> None:
+    target = load_target(tiny_models["llama"], dtype="float32", device="cpu")
+    ids = _tensors((30,))[0]
+    default = Capture(target, feature_layers(LAYERS))
+    streams = default.one_by_one(ids)
+    default.close()
+    shifted = Capture(target, feature_layers(LAYERS, (3, 4, 5))).one_by_one(ids)
+    assert not torch.equal(shifted[:, 0], streams[:, 0])
+    assert torch.equal(shifted[:, 1:], streams[:, 1:])
+
+
+@pytest.mark.parametrize(
+    ("config", "found", "phrase"),
+    [
+        (LlamaConfig(), "sdpa", None),
+        (LlamaConfig(), "eager", "its attention is eager"),
+        (Qwen3Config(use_sliding_window=True, sliding_window=64, max_window_layers=2), "sdpa", "sliding_attention"),
+    ],
+)
+def test_models_whose_attention_is_not_plainly_causal_are_not_packed(
+    config: object, found: str, phrase: str | None
+) -> None:
+    reason = attention.obstacle(config, found)
+    assert reason is None if phrase is None else reason is not None and phrase in reason
+
+
+def test_float32_on_a_cpu_is_not_packed_and_bfloat16_is(tmp_path: Path) -> None:
+    folder = save_tiny_model(tmp_path / "model", "llama")
+    reason = _capture(folder, "float32").packing_obstacle()
+    assert reason is not None
+    assert "exact to the bit" in reason
+    assert _capture(folder, "bfloat16").packing_obstacle() is None
