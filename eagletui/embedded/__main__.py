@@ -1,0 +1,89 @@
+"""The provider process of a run: `python -m eagletui.embedded RUN_DIR --backend model|replay`."""
+
+import argparse
+import asyncio
+import fcntl
+import json
+import logging
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from eagletui.core.errors import EagleError, LockedError
+from eagletui.core.money import usd_to_pico
+from eagletui.embedded.server import RunningServer, ServeOptions, serve_until_signalled, write_address
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Serve a run's provider until it is signalled; return the exit code."""
+    usual = ServeOptions()
+    parser = argparse.ArgumentParser(prog="python -m eagletui.embedded", description=__doc__)
+    parser.add_argument("run_dir", type=Path)
+    parser.add_argument("--backend", choices=("model", "replay"), default="model")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--faults", type=Path, default=None)
+    parser.add_argument("--slots", type=int, default=usual.slots)
+    parser.add_argument("--threads", type=int, default=usual.threads)
+    parser.add_argument("--latency-s", type=float, default=usual.latency_s)
+    parser.add_argument("--tokens-per-s", type=float, default=None)
+    parser.add_argument("--key-limit-usd", type=str, default=None)
+    chosen = parser.parse_args(argv)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(message)s")
+    folder: Path = chosen.run_dir / "provider"
+    options = ServeOptions(
+        backend=chosen.backend,
+        port=chosen.port,
+        books=folder / "books.jsonl",
+        faults=chosen.faults,
+        key_limit_pico=None if chosen.key_limit_usd is None else usd_to_pico(chosen.key_limit_usd),
+        latency_s=chosen.latency_s,
+        tokens_per_s=chosen.tokens_per_s,
+        slots=chosen.slots,
+        threads=chosen.threads,
+    )
+    address = folder / "address.json"
+
+    def on_ready(server: RunningServer) -> None:
+        write_address(address, server)
+        logging.getLogger("eagletui.embedded").info("serving %s at %s", options.backend, server.base_url)
+
+    try:
+        with provider_lock(chosen.run_dir / "locks" / "provider.lock"):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            address.unlink(missing_ok=True)
+            try:
+                asyncio.run(serve_until_signalled(options, on_ready))
+            finally:
+                address.unlink(missing_ok=True)
+    except EagleError as error:
+        print(error, file=sys.stderr)  # noqa: T201  (stderr is the role's log file)
+        return error.exit_code
+    return 0
+
+
+@contextmanager
+def provider_lock(path: Path) -> Iterator[None]:
+    """Hold the provider role of a run; the kernel releases it when the process dies.
+
+    Raises:
+        LockedError: another live process holds it.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = file.read() or "unknown"
+            raise LockedError(f"Another provider serves this run: {holder}. Stop it first.") from error
+        file.truncate(0)
+        json.dump({"pid": os.getpid(), "host": socket.gethostname(), "started_at": time.time()}, file)
+        file.flush()
+        yield
+
+
+if __name__ == "__main__":
+    sys.exit(main())

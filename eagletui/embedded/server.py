@@ -1,0 +1,161 @@
+"""Start the embedded provider: its parts from options, its socket, its address file, its end by signals."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from aiohttp import web
+
+from eagletui.core.errors import RunError
+from eagletui.core.vocabulary import Vocabulary
+from eagletui.embedded.backend import Backend, load_prompt_counter
+from eagletui.embedded.books import open_books
+from eagletui.embedded.data import replay_path, tokenizer_dir
+from eagletui.embedded.deltas import load_vocabulary
+from eagletui.embedded.faults import FaultScript, load_faults
+from eagletui.embedded.front import Front
+from eagletui.embedded.market import MODEL_SLUG
+from eagletui.embedded.replay import ReplayBackend, load_recordings
+
+HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """What a person can choose about the embedded provider."""
+
+    backend: Literal["model", "replay"] = "model"
+    port: int = 0
+    """0 picks a free one."""
+    books: Path | None = None
+    """None keeps the books in memory."""
+    faults: Path | None = None
+    """A TOML fault script."""
+    key_limit_pico: int | None = None
+    latency_s: float = 0.05
+    """Replay: wait before the first token."""
+    tokens_per_s: float | None = None
+    """Replay: pace of a stream; None sends it at once."""
+    slots: int = 4
+    """Model: answers computed at a time."""
+    threads: int = 1
+    """Model: CPU threads; the default leaves the other cores to the extractor."""
+
+
+@dataclass(slots=True)
+class RunningServer:
+    """A provider that takes requests."""
+
+    front: Front
+    base_url: str
+    """Without the `/api/v1` path."""
+    _runner: web.AppRunner
+
+    async def drain(self) -> None:
+        """Refuse new chat requests and wait until those in flight are answered."""
+        self.front.draining = True
+        await self.front.idle.wait()
+
+    async def close(self) -> None:
+        """Close the sockets, the backend and the books."""
+        await self._runner.cleanup()
+        await self.front.backend.close()
+        await self.front.books.close()
+
+
+async def start_server(options: ServeOptions) -> RunningServer:
+    """Build and bind a provider.
+
+    Raises:
+        InputError: the fault script is wrong.
+        ModelError: the model cannot be loaded.
+        RunError: the books cannot be read, or the port is taken.
+    """
+    faults = FaultScript() if options.faults is None else load_faults(options.faults)
+    books = open_books(options.books)
+    vocabulary = load_vocabulary(tokenizer_dir())
+    front = Front(
+        backend=await _start_backend(options, vocabulary),
+        books=books,
+        vocabulary=vocabulary,
+        counter=load_prompt_counter(tokenizer_dir()),
+        faults=faults,
+        key_limit_pico=options.key_limit_pico,
+    )
+    runner = web.AppRunner(front.application(), access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        bound = socket.create_server((HOST, options.port), backlog=1024)
+    except OSError as error:
+        await runner.cleanup()
+        raise RunError(
+            f"Port {options.port} cannot be used ({error.strerror}). Choose another or leave it out."
+        ) from error
+    bound.setblocking(False)
+    await web.SockSite(runner, bound, backlog=1024).start()
+    return RunningServer(front, f"http://{HOST}:{bound.getsockname()[1]}", runner)
+
+
+async def _start_backend(options: ServeOptions, vocabulary: Vocabulary) -> Backend:
+    if options.backend == "replay":
+        return ReplayBackend(load_recordings(replay_path()), options.latency_s, options.tokens_per_s)
+    from eagletui.embedded.llama import start_model
+
+    return await start_model(vocabulary, slots=options.slots, threads=options.threads)
+
+
+async def serve_until_signalled(options: ServeOptions, on_ready: Callable[[RunningServer], None]) -> None:
+    """Serve until SIGTERM or SIGINT: the first drains, the second stops now. SIGHUP is ignored.
+
+    Args:
+        options: what to serve.
+        on_ready: called once requests are taken.
+    """
+    server = await start_server(options)
+    asked = 0
+    drain, stop = asyncio.Event(), asyncio.Event()
+
+    def on_signal() -> None:
+        nonlocal asked
+        asked += 1
+        drain.set()
+        if asked > 1:
+            stop.set()
+
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, on_signal)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        on_ready(server)
+        await drain.wait()
+        ends = [asyncio.create_task(server.drain()), asyncio.create_task(stop.wait())]
+        _, left = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for task in left:
+            task.cancel()
+    finally:
+        await server.close()
+
+
+def write_address(path: Path, server: RunningServer) -> None:
+    """Tell others where the provider listens: a 0600 file, replaced in one step."""
+    content = {
+        "pid": os.getpid(),
+        "base_url": server.base_url,
+        "started_at": time.time(),
+        "backend": server.front.backend.name,
+        "model_id": MODEL_SLUG,
+    }
+    temporary = path.with_suffix(".tmp")
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        json.dump(content, file)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
