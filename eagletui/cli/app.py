@@ -1,0 +1,143 @@
+"""The command line: a table of commands, each in a module of its own that is imported only when its command runs."""
+
+import difflib
+import functools
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, Final, NamedTuple, NoReturn
+
+from eagletui.core.errors import EagleError, InputError
+from eagletui.core.text import clean_block, clean_line
+
+INTERRUPTED: Final = 130
+
+
+class Command(NamedTuple):
+    """One line of the table."""
+
+    name: str
+    module: str
+    """Under `eagletui.cli`; its function has the command's name."""
+    summary: str
+
+
+GROUPS: Final[dict[str, tuple[Command, ...]]] = {
+    "Run": (
+        Command("demo", "demo", "the whole job on a small real model, no key and no network"),
+        Command("plan", "plan", "samples, tokens, money and disk of a config, before the first dollar"),
+        Command("run", "run", "start or resume a run"),
+        Command("attach", "attach", "open the app on a run"),
+        Command("ls", "ls", "list the runs"),
+        Command("status", "status", "the figures of a run"),
+        Command("ctl", "ctl", "pause, resume, stop a run; change its cap, stop-at and pace; retry samples"),
+        Command("inspect", "inspect", "one sample: its reply, raw text, ids, spans and tail"),
+    ),
+    "Ids": (
+        Command("reconstruct", "reconstruct", "rebuild exact ids from recorded API replies"),
+        Command("validate", "validate", "compare recorded ids with what text alone would give"),
+        Command("audit", "audit", "check a tokenizer folder against an output format"),
+        Command("formats", "formats", "list the output formats and how each is proved"),
+    ),
+    "Features and data": (
+        Command("extract", "extract", "hidden states of the target model over exact ids"),
+        Command("verify", "verify", "check a features folder against its model"),
+        Command("export", "export", "write training data"),
+    ),
+    "Tools": (
+        Command("serve", "serve", "an OpenRouter-shaped server on loopback, with a real model or recorded replies"),
+    ),
+}
+COMMANDS: Final = {command.name: command for group in GROUPS.values() for command in group}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run one command and exit with its code.
+
+    Args:
+        argv: the arguments after the program's name; None takes `sys.argv`.
+    """
+    args = list(sys.argv[1:] if argv is None else argv)
+    if args and args[0] in ("--help", "-h", "help"):
+        print(help_text())
+        raise SystemExit(0)
+    if args and args[0] == "--version":
+        print(_version())
+        raise SystemExit(0)
+    if not args or args[0].startswith("-"):
+        raise SystemExit(_dispatch("eagletui", "open_app", _load("attach", "open_app"), args))
+    command = COMMANDS.get(args[0])
+    if command is None:
+        near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        _fail(InputError(f"No command is called {clean_line(args[0], 40)}.{hint} See: eagletui --help"))
+    raise SystemExit(_dispatch(f"eagletui {command.name}", command.name, _load(command.module, command.name), args[1:]))
+
+
+def help_text() -> str:
+    """Return what `eagletui --help` prints."""
+    lines = [
+        "Usage: eagletui [COMMAND] [OPTIONS]",
+        "",
+        "Buy EAGLE-3 training data from an API and know, sample by sample, whether the token ids are right,",
+        "for at most the money you said. Without a command: open the app.",
+    ]
+    for title, commands in GROUPS.items():
+        lines += ["", f"{title}:", *(f"  {command.name:<12} {command.summary}" for command in commands)]
+    lines += [
+        "",
+        "eagletui COMMAND --help tells a command's options. Runs live in ./runs, or where EAGLETUI_RUNS says.",
+        "Exit codes: 0 done, 1 failed samples or a check that did not hold, 2 bad usage or input, 3 paused,",
+        "130 interrupted.",
+    ]
+    return "\n".join(lines)
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("eagletui")
+
+
+def _load(module: str, function: str) -> Callable[..., int | None]:
+    loaded: Callable[..., int | None] = getattr(import_module(f"eagletui.cli.{module}"), function)
+    return loaded
+
+
+def _dispatch(program: str, name: str, function: Callable[..., int | None], args: list[str]) -> int:
+    """Parse the arguments of one command, run it and return its exit code."""
+    import typer
+
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    app.command(name, context_settings={"help_option_names": ["--help", "-h"]})(_ending(function))
+    try:
+        app(args=args, prog_name=program)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0 if end.code is None else 2
+    except BrokenPipeError:
+        # The reader of a pipe has gone (`| head`); give Python's exit something it can flush to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return 0
+
+
+def _ending(function: Callable[..., int | None]) -> Callable[..., None]:
+    """Turn a command's return value and its errors into an exit code."""
+
+    @functools.wraps(function)
+    def command(*args: Any, **kwargs: Any) -> None:
+        try:
+            code = function(*args, **kwargs)
+        except EagleError as error:
+            _fail(error)
+        except KeyboardInterrupt:
+            raise SystemExit(INTERRUPTED) from None
+        raise SystemExit(code or 0)
+
+    return command
+
+
+def _fail(error: EagleError) -> NoReturn:
+    print(f"eagletui: {clean_block(str(error))}", file=sys.stderr)
+    raise SystemExit(error.exit_code)

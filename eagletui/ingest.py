@@ -1,0 +1,168 @@
+"""Take prompt files into a run: first check every line, then add everything in one transaction or nothing.
+
+Files are streamed twice and no prompt is kept, so memory stays flat whatever the size.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import groupby, islice
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from eagletui.config import PromptsSection
+from eagletui.core.chat import Prompt
+from eagletui.core.errors import InputError, Problem, PromptFileError
+from eagletui.core.text import clean_line
+from eagletui.ledger.orders import NewPrompt
+from eagletui.ledger.writer_ingest import IngestWriter
+from eagletui.prompts.jsonl import PromptFile, PromptRecord
+from eagletui.prompts.seen import Place, SeenKeys
+
+MAX_PROBLEMS: Final = 20
+PREVIEW_CHARACTERS: Final = 200
+_BATCH: Final = 500
+
+
+class Chosen(NamedTuple):
+    """A prompt to add: a record and what of it fits into the limit."""
+
+    path: Path
+    record: PromptRecord
+    turns: tuple[int, ...]
+    answers: int
+
+    @property
+    def samples(self) -> int:
+        """Answers to buy."""
+        return self.answers * len(self.turns)
+
+
+@dataclass(slots=True)
+class Census:
+    """What prompt files hold, after the limit."""
+
+    prompts: int = 0
+    """Conversations."""
+    samples: int = 0
+    """Answers to buy."""
+    by_dataset: Counter[str] = field(default_factory=Counter)
+    """Samples per data set, in the order of first appearance."""
+    by_file: Counter[Path] = field(default_factory=Counter)
+    """Samples per file."""
+    sha256: dict[Path, str] = field(default_factory=dict)
+    """Hex digest per file."""
+    repeated: int = 0
+    """Prompts without an id whose content came before; they are asked once."""
+    dropped: int = 0
+    """Given answers that are generated anew."""
+
+    def sentences(self) -> list[str]:
+        """Say what was left out, one sentence each."""
+        said = []
+        if self.dropped:
+            noun = "answer in the files is" if self.dropped == 1 else "answers in the files are"
+            said.append(f"{self.dropped} given {noun} not used: the model answers anew.")
+        if self.repeated:
+            noun = "prompt without an id repeats" if self.repeated == 1 else "prompts without an id repeat"
+            said.append(f"{self.repeated} {noun} an earlier one and is asked once.")
+        return said
+
+
+def take_census(section: PromptsSection) -> Census:
+    """Read every prompt file to its end, add nothing, and count.
+
+    Raises:
+        PromptFileError: with the first 20 problems of all files.
+    """
+    counted = Census()
+    first: list[Problem] = []
+    total = 0
+    for item in _walk(section, counted):
+        if isinstance(item, Problem):
+            total += 1
+            if len(first) < MAX_PROBLEMS:
+                first.append(item)
+    if first:
+        raise PromptFileError(first, total)
+    return counted
+
+
+def ingest(section: PromptsSection, writer: IngestWriter) -> Census:
+    """Add the prompt files of a config to a ledger, all or nothing.
+
+    Raises:
+        PromptFileError: with the first 20 problems of all files; nothing was added.
+        InputError: a file changed between the check and the reading; nothing was added.
+    """
+    expected = take_census(section)
+    added = Census()
+    with writer.transaction():
+        items = (item for item in _walk(section, added) if isinstance(item, Chosen))
+        for path, chosen in groupby(items, key=lambda item: item.path):
+            source_id = writer.add_source(path, expected.sha256[path], expected.by_file[path])
+            while batch := [_new_prompt(item) for item in islice(chosen, _BATCH)]:
+                writer.add_prompts(batch, source_id)
+        changed = [path for path in section.path if added.sha256.get(path) != expected.sha256[path]]
+        if changed:
+            raise InputError(f"{changed[0]}: changed while it was read. Nothing was ingested; run again.")
+    return added
+
+
+def _walk(section: PromptsSection, counted: Census) -> Iterator[Chosen | Problem]:
+    """Read every file, yield what to add and what is wrong, and count along."""
+    seen = SeenKeys()
+    for index, path in enumerate(section.path):
+        if path in section.path[:index]:
+            yield Problem(str(path), None, None, "a file that is listed twice", "each file once")
+            continue
+        file = PromptFile(path, section.turns)
+        for record in file:
+            if isinstance(record, Problem):
+                yield record
+                continue
+            earlier = seen.first(record.key, Place(index, record.line, record.has_id))
+            if earlier is not None and (earlier.given or record.has_id):
+                known = f'"{record.key}", which {section.path[earlier.file]}:{earlier.line} has too'
+                yield Problem(str(path), record.line, "id", known, "an id of its own")
+            elif earlier is not None:
+                counted.repeated += 1
+            elif (chosen := _choose(path, record, section, counted.samples)) is not None:
+                counted.prompts += 1
+                counted.samples += chosen.samples
+                counted.by_dataset[record.dataset] += chosen.samples
+                counted.by_file[path] += chosen.samples
+                counted.dropped += record.dropped
+                yield chosen
+        if file.sha256 is not None:
+            counted.sha256[path] = file.sha256
+
+
+def _choose(path: Path, record: PromptRecord, section: PromptsSection, taken: int) -> Chosen | None:
+    """Cut a prompt's answers to what the limit leaves; None when nothing is left."""
+    if section.limit is None:
+        return Chosen(path, record, record.turns, section.answers)
+    left = section.limit - taken
+    if left <= 0:
+        return None
+    turns = record.turns[: max(1, left // section.answers)]
+    return Chosen(path, record, turns, min(section.answers, left))
+
+
+def _new_prompt(chosen: Chosen) -> NewPrompt:
+    record = chosen.record
+    return NewPrompt(
+        prompt_key=record.key,
+        dataset=record.dataset,
+        prompt=record.prompt,
+        preview=_preview(record.prompt),
+        answers=chosen.answers,
+        turns=chosen.turns,
+    )
+
+
+def _preview(prompt: Prompt) -> str:
+    """Return the last user turn on one line, else the last turn's."""
+    users = [message for message in prompt.messages if message.role == "user"]
+    text = (users or prompt.messages)[-1].content or ""
+    return clean_line(text, newline=" ")[:PREVIEW_CHARACTERS]

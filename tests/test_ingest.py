@@ -1,0 +1,200 @@
+"""Ingestion: all or nothing, every fault with its line, stable keys, limits, and flat memory."""
+
+import json
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+from eagletui.ledger.reader import LedgerReader
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eagletui.config import PromptsSection
+from eagletui.core.errors import InputError, PromptFileError
+from eagletui.ingest import ingest, take_census
+from eagletui.ledger.create import create_ledger
+from eagletui.ledger.writer_ingest import IngestWriter
+from eagletui.prompts.seen import Place, SeenKeys
+
+
+def _file(folder: Path, name: str, *records: dict[str, Any] | str) -> Path:
+    path = folder / name
+    lines = [record if isinstance(record, str) else json.dumps(record) for record in records]
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def _section(*paths: Path, **changes: Any) -> PromptsSection:
+    return PromptsSection(path=list(paths), **changes)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Path:
+    path = tmp_path / "ledger.sqlite"
+    create_ledger(
+        path,
+        name="x",
+        config_json="{}",
+        model_id="m",
+        format="smollm2",
+        stop_at_pico=1,
+        cap_pico=1,
+        max_in_flight=1,
+    )
+    return path
+
+
+def _keys(ledger: Path) -> list[str]:
+    with LedgerReader(ledger) as reader:
+        return [row.sample_key for row in reader.rows(reader.sample_ids())]
+
+
+def test_several_files_come_in_order_with_figures_per_data_set(tmp_path: Path, ledger: Path) -> None:
+    one = _file(tmp_path, "glaive.jsonl", {"id": "g1", "prompt": "a"}, {"id": "g2", "prompt": "b"})
+    two = _file(tmp_path, "code.jsonl", {"id": 7, "prompt": "c"}, {"id": 8, "prompt": "d", "dataset": "glaive"})
+    with IngestWriter(ledger) as writer:
+        counted = ingest(_section(one, two), writer)
+    assert _keys(ledger) == ["g1", "g2", "7", "8"]
+    assert dict(counted.by_dataset) == {"glaive": 3, "code": 1}
+    assert (counted.prompts, counted.samples) == (4, 4)
+
+
+def test_answers_and_turns_multiply_and_name_the_samples(tmp_path: Path, ledger: Path) -> None:
+    turns = [("user", "u1"), ("assistant", "a1"), ("user", "u2"), ("assistant", "a2")]
+    path = _file(tmp_path, "c.jsonl", {"id": "c", "messages": [{"role": r, "content": t} for r, t in turns]})
+    with IngestWriter(ledger) as writer:
+        counted = ingest(_section(path, turns="all", answers=2), writer)
+    assert counted.samples == 4
+    assert sorted(_keys(ledger)) == ["c.a0.t0", "c.a0.t1", "c.a1.t0", "c.a1.t1"]
+
+
+def test_one_bad_line_anywhere_means_nothing_is_ingested(tmp_path: Path, ledger: Path) -> None:
+    good = _file(tmp_path, "good.jsonl", *({"id": f"g{n}", "prompt": "a"} for n in range(3)))
+    bad = _file(tmp_path, "bad.jsonl", {"prompt": "b"}, "{broken")
+    with IngestWriter(ledger) as writer, pytest.raises(PromptFileError) as caught:
+        ingest(_section(good, bad), writer)
+    assert f"{bad}:2: found broken JSON" in str(caught.value)
+    assert _keys(ledger) == []
+
+
+def test_the_first_twenty_problems_are_shown_and_the_rest_counted(tmp_path: Path) -> None:
+    path = _file(tmp_path, "bad.jsonl", *({"prompt": n} for n in range(50)))
+    with pytest.raises(PromptFileError) as caught:
+        take_census(_section(path))
+    assert [problem.line for problem in caught.value.problems] == list(range(1, 21))
+    assert caught.value.total == 50
+    assert "... and 30 more" in str(caught.value)
+
+
+def test_a_duplicate_id_names_both_lines_also_across_files(tmp_path: Path) -> None:
+    one = _file(tmp_path, "one.jsonl", {"id": "x", "prompt": "a"}, {"id": "x", "prompt": "b"})
+    two = _file(tmp_path, "two.jsonl", {"prompt": "c"}, {"id": "x", "prompt": "d"})
+    with pytest.raises(PromptFileError) as caught:
+        take_census(_section(one, two))
+    first, second = caught.value.problems
+    assert str(first) == f'{one}:2: field id: found "x", which {one}:1 has too, expected an id of its own'
+    assert str(second) == f'{two}:2: field id: found "x", which {one}:1 has too, expected an id of its own'
+
+
+def test_the_same_prompt_without_ids_is_asked_once_and_said(tmp_path: Path, ledger: Path) -> None:
+    path = _file(
+        tmp_path, "p.jsonl", {"prompt": "a"}, {"prompt": "b"}, {"messages": [{"role": "user", "content": "a"}]}
+    )
+    with IngestWriter(ledger) as writer:
+        counted = ingest(_section(path), writer)
+    assert (counted.samples, counted.repeated) == (2, 1)
+    assert counted.sentences() == ["1 prompt without an id repeats an earlier one and is asked once."]
+    assert len(_keys(ledger)) == 2
+
+
+def test_dropped_answers_are_said(tmp_path: Path) -> None:
+    talk = {"conversations": [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]}
+    counted = take_census(_section(_file(tmp_path, "p.jsonl", talk)))
+    assert counted.sentences() == ["1 given answer in the files is not used: the model answers anew."]
+
+
+def test_a_file_listed_twice_is_a_problem(tmp_path: Path) -> None:
+    path = _file(tmp_path, "p.jsonl", {"prompt": "a"})
+    with pytest.raises(PromptFileError, match="listed twice"):
+        take_census(_section(path, path))
+
+
+@pytest.mark.parametrize(("limit", "samples"), [(1, 1), (2, 2), (3, 3), (5, 5), (100, 8)])
+def test_the_limit_is_kept_to_the_sample(tmp_path: Path, ledger: Path, limit: int, samples: int) -> None:
+    turns = [("user", "u"), ("assistant", "a"), ("user", "v")]
+    talk = [{"role": role, "content": text} for role, text in turns]
+    path = _file(tmp_path, "p.jsonl", {"id": "a", "messages": talk}, {"id": "b", "messages": talk})
+    with IngestWriter(ledger) as writer:
+        counted = ingest(_section(path, turns="all", answers=2, limit=limit), writer)
+    assert counted.samples == samples
+    assert len(_keys(ledger)) == samples
+
+
+def test_a_bad_line_past_the_limit_is_still_a_problem(tmp_path: Path) -> None:
+    path = _file(tmp_path, "p.jsonl", {"prompt": "a"}, {"prompt": ""})
+    with pytest.raises(PromptFileError):
+        take_census(_section(path, limit=1))
+
+
+def test_ingesting_again_adds_nothing(tmp_path: Path, ledger: Path) -> None:
+    path = _file(tmp_path, "p.jsonl", {"prompt": "a"}, {"id": "x", "prompt": "b"})
+    with IngestWriter(ledger) as writer:
+        ingest(_section(path), writer)
+        ingest(_section(path), writer)
+    assert len(_keys(ledger)) == 2
+
+
+def test_a_file_that_changes_between_check_and_reading_is_refused_whole(tmp_path: Path, ledger: Path) -> None:
+    path = _file(tmp_path, "p.jsonl", {"id": "x", "prompt": "a"})
+
+    class ChangingWriter(IngestWriter):
+        def add_source(self, path: Path | str, sha256: str, samples: int) -> int:
+            with Path(path).open("a") as file:
+                file.write('{"id": "y", "prompt": "b"}\n')
+            return super().add_source(path, sha256, samples)
+
+    with ChangingWriter(ledger) as writer, pytest.raises(InputError, match="changed while it was read"):
+        ingest(_section(path), writer)
+    assert _keys(ledger) == []
+
+
+def test_previews_are_one_clean_line_of_the_last_question(tmp_path: Path, ledger: Path) -> None:
+    talk = [{"role": "user", "content": "first"}, {"role": "user", "content": "ask\x1b]0;owned\x07 this\nnow"}]
+    path = _file(tmp_path, "p.jsonl", {"id": "a", "messages": talk})
+    with IngestWriter(ledger) as writer:
+        ingest(_section(path), writer)
+    with LedgerReader(ledger) as reader:
+        (row,) = reader.rows(reader.sample_ids())
+    assert row.preview == "ask this now"
+
+
+def test_memory_stays_flat_over_the_size_of_a_file(tmp_path: Path) -> None:
+    filler = "x" * 2000
+    path = tmp_path / "big.jsonl"
+    with path.open("w") as file:
+        for number in range(10_000):
+            file.write(f'{{"id": "{number}", "prompt": "{filler}"}}\n')
+    tracemalloc.start()
+    counted = take_census(_section(path))
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert counted.samples == 10_000
+    assert peak_bytes < 2_000_000 < path.stat().st_size / 10
+
+
+@given(st.lists(st.text(max_size=3), max_size=3000))
+def test_seen_keys_agree_with_a_dictionary(keys: list[str]) -> None:
+    seen, known = SeenKeys(), dict[str, Place]()
+    for line, key in enumerate(keys, start=1):
+        place = Place(line % 5, line, line % 2 == 0)
+        assert seen.first(key, place) == known.get(key)
+        known.setdefault(key, place)
+
+
+def test_seen_keys_grow_and_forget_nothing() -> None:
+    seen = SeenKeys()
+    for number in range(20_000):
+        assert seen.first(f"k{number}", Place(3, number + 1, True)) is None
+    for number in range(0, 20_000, 97):
+        assert seen.first(f"k{number}", Place(9, 9, False)) == Place(3, number + 1, True)
