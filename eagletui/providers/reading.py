@@ -1,0 +1,84 @@
+"""Turn a received body into a `Reply`, or into the failure it hides behind status 200."""
+
+from typing import Any, cast
+
+import msgspec
+
+from eagletui.core.errors import ReplyError
+from eagletui.core.reply import Reply
+from eagletui.providers import errors
+from eagletui.providers.base import ProviderFailure, RawReply
+from eagletui.providers.parse import parse_body, parse_events, split_sse
+
+
+class _Choice(msgspec.Struct):
+    error: Any = None
+
+
+class _Carrier(msgspec.Struct):
+    error: Any = None
+    choices: list[_Choice] | None = None
+
+
+def read_reply(raw: RawReply) -> Reply:
+    """Parse a body once.
+
+    A body that was cut after its finish reason and its usage is a whole answer: nothing of it is missing.
+
+    Returns:
+        An answer with a finish reason.
+
+    Raises:
+        ProviderFailure: an error inside the reply, no choices, not JSON, or a cut before the end. `cost_pico_usd` is
+            set where the broken reply states its cost.
+    """
+    try:
+        reply = parse_body(raw.body) if raw.encoding == "json" else parse_events(split_sse(_whole_events(raw)))
+    except ReplyError as error:
+        raise raw.cut or ProviderFailure(
+            "not_json", f"The reply cannot be read: {error}", http_status=raw.http_status
+        ) from error
+    usage = reply.usage
+    failure = _failure(raw, reply)
+    if failure is None:
+        return reply
+    failure.usage = usage
+    failure.cost_pico_usd = usage.cost_pico_usd if usage else None
+    raise failure
+
+
+def _failure(raw: RawReply, reply: Reply) -> ProviderFailure | None:
+    error = _error_object(raw)
+    if error is not None:
+        return errors.from_error_in_reply(error, raw.http_status)
+    if raw.cut is not None and (reply.finish_reason is None or reply.usage is None):
+        return raw.cut
+    if reply.finish_reason == "error":
+        return errors.from_error_in_reply(reply.error or "finish reason error", raw.http_status)
+    if reply.finish_reason is not None:
+        return None
+    if reply.content or reply.reasoning or reply.tool_calls or reply.refusal:
+        return ProviderFailure("incomplete", "The reply ends without a finish reason.", http_status=raw.http_status)
+    return ProviderFailure("empty_choices", "The reply has no answer in it.", http_status=raw.http_status)
+
+
+def _error_object(raw: RawReply) -> object | None:
+    """Find the `error` of a body or of any event. Most bodies do not hold the word and are not decoded again."""
+    if b'"error"' not in raw.body:
+        return None
+    for event in [msgspec.json.decode(raw.body)] if raw.encoding == "json" else split_sse(_whole_events(raw)):
+        try:
+            carrier = msgspec.convert(event, type=_Carrier)
+        except msgspec.ValidationError:
+            continue  # `parse` has judged the shape already.
+        for error in (carrier.error, *(choice.error for choice in carrier.choices or ())):
+            if error:
+                return cast(object, error)
+    return None
+
+
+def _whole_events(raw: RawReply) -> bytes:
+    """Leave out the event in which a broken stream broke."""
+    if raw.cut is None:
+        return raw.body
+    return raw.body[: max(raw.body.rfind(b"\n\n") + 2, raw.body.rfind(b"\n\r\n") + 3)]
