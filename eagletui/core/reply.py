@@ -76,6 +76,8 @@ class Reply:
     logprobs: tuple[LogprobEntry, ...] | None = None
     deltas: tuple[Delta, ...] | None = None
     """None for a non-stream reply."""
+    stopped_by: int | str | None = None
+    """What ended the answer where the server says: a token id or a stop string (`stop_reason`, `matched_stop`)."""
     refusal: str | None = None
     error: str | None = None
     """The provider's error text, cleaned, when the answer ended in an error."""
