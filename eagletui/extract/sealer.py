@@ -1,0 +1,155 @@
+"""Seal full shards in a thread of its own, so that the device goes on computing while the disk writes."""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Literal, Self
+
+from safetensors import SafetensorError
+
+from eagletui.core.errors import RunError
+from eagletui.extract.shards import OpenShard, SealedShard, seal
+from eagletui.extract.space import DiskSpace, size_text
+
+Report = Callable[[Literal["info", "warn", "error"], str, str], object]
+"""Takes a level, a kind and a sentence."""
+
+_HEADER_BYTES: Final = 1024 * 1024
+_SPACE_POLL_S: Final = 2.0
+_CHECK_S: Final = 0.2
+
+
+class Sealer:
+    """One shard is being written, one may wait, and whoever brings a third waits too: memory stays bounded.
+
+    A full disk stops the writing, not the work done: the shard waits until there is room. As a context manager it
+    finishes what it was given, and abandons it where the block raises.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        first_number: int,
+        space: DiskSpace,
+        on_sealed: Callable[[SealedShard], None],
+        report: Report,
+        *,
+        space_poll_s: float = _SPACE_POLL_S,
+    ) -> None:
+        """Start the thread.
+
+        Args:
+            folder: the features folder.
+            first_number: of the next shard.
+            space: the disk below the folder.
+            on_sealed: commits a shard; called from the thread, in order of number.
+            report: tells what people should know; called from the thread.
+            space_poll_s: how often a full disk is looked at again.
+        """
+        self._folder = folder
+        self._number = first_number
+        self._space = space
+        self._on_sealed = on_sealed
+        self._report = report
+        self._space_poll_s = space_poll_s
+        self._abandoned = threading.Event()
+        self._waits_for_space = threading.Event()
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sealer")
+        self._handed_over: deque[Future[None]] = deque()
+
+    @property
+    def waits_for_space(self) -> bool:
+        """The disk is full; nothing is written until it has room."""
+        return self._waits_for_space.is_set()
+
+    def submit(self, shard: OpenShard) -> None:
+        """Hand over a shard; waits while one is being written and another is waiting.
+
+        Raises:
+            RunError: a shard could not be written, now or before.
+        """
+        while len(self._handed_over) > 1 and not self._abandoned.is_set():
+            wait([self._handed_over[0]], timeout=_CHECK_S)
+            self.check()
+        self._handed_over.append(self._thread.submit(self._work, shard))
+
+    def check(self) -> None:
+        """Raise what stopped the thread, if anything did.
+
+        Raises:
+            RunError: a shard could not be written.
+        """
+        while self._handed_over and self._handed_over[0].done():
+            self._take(self._handed_over.popleft())
+
+    def finish(self) -> None:
+        """Wait until every shard handed over is sealed and committed.
+
+        Raises:
+            RunError: one could not be written.
+        """
+        self._thread.shutdown(wait=True)
+        self.check()
+
+    def abandon(self) -> None:
+        """Give up what is not sealed yet; the ledger still lists it as missing."""
+        self._abandoned.set()
+        self._thread.shutdown(wait=True)
+
+    def __enter__(self) -> Self:
+        """Return the sealer."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Finish, or abandon where the block raised."""
+        if error is None:
+            self.finish()
+        else:
+            self.abandon()
+
+    def _take(self, sealing: Future[None]) -> None:
+        try:
+            sealing.result()
+        except (OSError, SafetensorError) as error:
+            raise RunError(f"A shard could not be written into {self._folder}: {error}") from error
+
+    def _work(self, shard: OpenShard) -> None:
+        try:
+            sealed = self._seal_when_there_is_room(shard)
+            if sealed is not None:
+                self._number += 1
+                self._on_sealed(sealed)
+        except BaseException:
+            self._abandoned.set()  # no later shard may overtake the one that failed
+            raise
+
+    def _seal_when_there_is_room(self, shard: OpenShard) -> SealedShard | None:
+        needed = sum(tensor.numel() * tensor.element_size() for tensor in shard.tensors().values()) + _HEADER_BYTES
+        while not self._abandoned.is_set():
+            free = self._space.free_bytes()
+            if free >= needed:
+                try:
+                    sealed = seal(self._folder, self._number, shard)
+                except (OSError, SafetensorError):
+                    if self._space.free_bytes() >= needed:
+                        raise
+                    continue
+                if self.waits_for_space:
+                    self._waits_for_space.clear()
+                    self._report("info", "disk_freed", "The disk has room again; extraction goes on.")
+                return sealed
+            if not self.waits_for_space:
+                self._waits_for_space.set()
+                self._report(
+                    "warn",
+                    "disk_low",
+                    f"Extraction waits: the next shard needs {size_text(needed)}, and {self._folder} has "
+                    f"{size_text(max(0, free))} to give. Free space on that disk; nothing is lost.",
+                )
+            self._abandoned.wait(self._space_poll_s)
+        return None
