@@ -1,6 +1,7 @@
 """API bodies to replies: recorded answers of real servers, and what broken ones send."""
 
 import json
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,7 @@ RAW = Path(__file__).parents[1] / "data" / "raw"
 
 def recorded(name: str) -> bytes:
     """Body of a recorded HTTP response."""
-    return (RAW / f"{name}.resp.txt").read_bytes().split(b"\r\n\r\n", 1)[1]
+    return re.split(rb"\r?\n\r?\n", (RAW / f"{name}.resp.txt").read_bytes(), maxsplit=1)[1]
 
 
 def chat(message: dict[str, Any], **choice: Any) -> dict[str, Any]:
