@@ -1,5 +1,5 @@
 -- One run, one file. Money is integer picodollars (1e-12 USD); times are Unix seconds; blobs are zstd.
--- The state tables of core/lifecycle.py are enforced here by triggers made from them when the ledger is created.
+-- The triggers (allowed moves, counters, the extraction queue) are made by triggers.py when the ledger is created.
 
 CREATE TABLE run (
     id INTEGER PRIMARY KEY CHECK (id = 1),
@@ -11,21 +11,22 @@ CREATE TABLE run (
     started_at REAL,
     finished_at REAL,
     config_json TEXT NOT NULL,              -- the frozen config, without secrets
-    stop_at_pico INTEGER NOT NULL,
-    cap_pico INTEGER NOT NULL,
-    max_in_flight INTEGER NOT NULL,
+    stop_at_pico INTEGER NOT NULL CHECK (stop_at_pico >= 0),
+    cap_pico INTEGER NOT NULL CHECK (cap_pico >= 0),
+    max_in_flight INTEGER NOT NULL CHECK (max_in_flight >= 0),
     limited_by TEXT,                        -- cap | pace | endpoint | cpu | prompts
     model_id TEXT NOT NULL,
     format TEXT NOT NULL,
     tokenizer_hash TEXT,                    -- xxh3 or sha256 of the tokenizer files, hex
     template_hash TEXT,
-    CHECK ((state = 'paused') = (pause_reason IS NOT NULL))
+    CHECK ((state = 'paused') = (pause_reason IS NOT NULL)),
+    CHECK (state = 'paused' OR pause_detail IS NULL)
 ) STRICT;
 
 CREATE TABLE sources (
     id INTEGER PRIMARY KEY,
     path TEXT NOT NULL,
-    sha256 TEXT NOT NULL,
+    sha256 TEXT NOT NULL UNIQUE,            -- a file is added once
     samples INTEGER NOT NULL,
     added_at REAL NOT NULL
 ) STRICT;
@@ -50,12 +51,13 @@ CREATE TABLE samples (
     failure_kind TEXT,                      -- on failed and refused
     failure_detail TEXT,
     attempts INTEGER NOT NULL DEFAULT 0,
-    not_before REAL NOT NULL DEFAULT 0,     -- a retry waits until then
+    not_before REAL NOT NULL DEFAULT 0,     -- a retry waits until then; 0: never tried
     answered_attempt_id INTEGER REFERENCES attempts(id),
-    endpoint TEXT,
+    endpoint TEXT,                          -- the one that answered
     finish_reason TEXT,
     evidence TEXT,
     usability TEXT,
+    usability_before TEXT,                  -- while quarantined: what a release restores
     prompt_tokens INTEGER,                  -- counted
     output_tokens INTEGER,                  -- counted: length of output_ids
     billed_prompt_tokens INTEGER,
@@ -63,17 +65,27 @@ CREATE TABLE samples (
     offset_tokens INTEGER,                  -- the named, proved constant applied; NULL: none
     drift_tokens INTEGER,                   -- billed - counted - offset; NULL: unknown
     spans INTEGER,                          -- spans where proved and canonical tokenization differ
-    cost_pico INTEGER,
+    cost_pico INTEGER,                      -- of the answering attempt; NULL: not known yet
     latency_s REAL,
-    answered_at REAL
+    answered_at REAL,
+    UNIQUE (prompt_id, answer_index, turn),
+    CHECK ((state IN ('failed', 'refused')) = (failure_kind IS NOT NULL)),
+    CHECK ((state IN ('answered', 'tokenized', 'quarantined')) = (answered_attempt_id IS NOT NULL))
 ) STRICT;
-CREATE INDEX samples_queue ON samples(state, not_before, id);
+CREATE INDEX samples_queue ON samples(not_before, id) WHERE state = 'queued';
+CREATE INDEX samples_by_state ON samples(state, id);
 CREATE INDEX samples_by_dataset ON samples(dataset, id);
 CREATE INDEX samples_by_evidence ON samples(evidence, id) WHERE evidence IS NOT NULL;
 CREATE INDEX samples_by_usability ON samples(usability, id) WHERE usability IS NOT NULL;
 CREATE INDEX samples_by_endpoint ON samples(endpoint, id) WHERE endpoint IS NOT NULL;
+CREATE INDEX samples_by_finish_reason ON samples(finish_reason, id) WHERE finish_reason IS NOT NULL;
 CREATE INDEX samples_by_drift ON samples(abs(drift_tokens), id) WHERE drift_tokens IS NOT NULL;
+CREATE INDEX samples_by_cost ON samples(cost_pico, id) WHERE cost_pico IS NOT NULL;
+CREATE INDEX samples_by_output ON samples(output_tokens, id) WHERE output_tokens IS NOT NULL;
+CREATE INDEX samples_by_latency ON samples(latency_s, id) WHERE latency_s IS NOT NULL;
+CREATE INDEX samples_by_answer ON samples(answered_at, latency_s) WHERE answered_at IS NOT NULL;
 CREATE INDEX samples_resegmented ON samples(spans, id) WHERE spans > 0;
+CREATE INDEX samples_drifting ON samples(id) WHERE drift_tokens <> 0;
 
 CREATE TABLE attempts (
     id INTEGER PRIMARY KEY,
@@ -81,11 +93,12 @@ CREATE TABLE attempts (
     number INTEGER NOT NULL,                -- 1-based within the sample
     endpoint TEXT NOT NULL,                 -- asked for; the answering one is in the sample
     state TEXT NOT NULL DEFAULT 'held',
-    hold_pico INTEGER NOT NULL CHECK (hold_pico >= 0),
+    hold_pico INTEGER NOT NULL CHECK (hold_pico >= 0),  -- never changed
     cost_pico INTEGER CHECK (cost_pico >= 0),
     released INTEGER NOT NULL DEFAULT 0 CHECK (released IN (0, 1)),  -- an unsettled hold covered by an adjustment
+    has_answer INTEGER NOT NULL DEFAULT 0 CHECK (has_answer IN (0, 1)),  -- its reply is the sample's answer
     generation_id TEXT,
-    streamed INTEGER NOT NULL,
+    streamed INTEGER NOT NULL CHECK (streamed IN (0, 1)),
     http_status INTEGER,
     error_kind TEXT,
     error_detail TEXT,
@@ -101,10 +114,11 @@ CREATE TABLE attempts (
     CHECK (released = 0 OR state = 'unsettled'),
     UNIQUE (sample_id, number)
 ) STRICT;
-CREATE INDEX attempts_open ON attempts(state) WHERE state IN ('held', 'sent', 'unsettled');
+CREATE INDEX attempts_in_flight ON attempts(endpoint, hold_pico) WHERE state IN ('held', 'sent');
+CREATE INDEX attempts_unsettled ON attempts(released, id) WHERE state = 'unsettled';
 CREATE INDEX attempts_by_generation ON attempts(generation_id) WHERE generation_id IS NOT NULL;
 
-CREATE TABLE replies (                      -- kept byte for byte
+CREATE TABLE replies (                      -- kept byte for byte, never changed
     attempt_id INTEGER PRIMARY KEY REFERENCES attempts(id),
     encoding TEXT NOT NULL CHECK (encoding IN ('json', 'sse')),
     body BLOB NOT NULL,                     -- zstd of the raw body bytes
@@ -117,7 +131,7 @@ CREATE TABLE tokens (
     attempt_id INTEGER NOT NULL REFERENCES attempts(id),
     revision INTEGER NOT NULL,              -- grows when a rebuild changes the ids
     prompt_ids BLOB,                        -- zstd of little-endian int32
-    output_ids BLOB NOT NULL,               -- the same
+    output_ids BLOB,                        -- the same; NULL with formats used at text level
     raw BLOB NOT NULL,                      -- zstd of the rebuilt raw text, UTF-8
     spans BLOB NOT NULL,                    -- zstd JSON list of core.tokdiff spans
     evidence TEXT NOT NULL,
@@ -144,23 +158,22 @@ CREATE TABLE features (
     rows INTEGER NOT NULL,                  -- tokens, prompt included
     tokens_revision INTEGER NOT NULL        -- stale where it differs from tokens.revision
 ) STRICT;
-CREATE INDEX features_by_shard ON features(shard_id);
+CREATE INDEX features_by_shard ON features(shard_id, position);
 
-CREATE TABLE endpoints (
+CREATE TABLE to_extract (                   -- kept by triggers: tokenized, trainable, without current features
+    sample_id INTEGER PRIMARY KEY
+) STRICT;
+
+CREATE TABLE endpoints (                    -- figures of an endpoint are counters
     tag TEXT PRIMARY KEY,                   -- slug that pins it
     provider_name TEXT NOT NULL,
     quantization TEXT,
     state TEXT NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'quarantined')),
-    quarantined_since REAL,
+    quarantined_since REAL,                 -- answers from then on are suspect
     profile TEXT,                           -- loss profile in use
-    offset_tokens INTEGER,
-    offset_cause TEXT,
-    samples INTEGER NOT NULL DEFAULT 0,     -- answered through it
-    billed_output_tokens INTEGER NOT NULL DEFAULT 0,
-    counted_output_tokens INTEGER NOT NULL DEFAULT 0,
-    drift_tokens INTEGER NOT NULL DEFAULT 0,
-    failures INTEGER NOT NULL DEFAULT 0,
-    cost_pico INTEGER NOT NULL DEFAULT 0
+    offset_tokens INTEGER,                  -- NULL: none accepted
+    offset_cause TEXT,                      -- one of the named causes
+    CHECK ((state = 'quarantined') = (quarantined_since IS NOT NULL))
 ) STRICT;
 
 CREATE TABLE prices (                       -- every fetch that differed from the one before
@@ -174,12 +187,13 @@ CREATE TABLE prices (                       -- every fetch that differed from th
     max_completion_tokens INTEGER,
     raw_json TEXT NOT NULL
 ) STRICT;
+CREATE INDEX prices_by_endpoint ON prices(endpoint, id);
 
 CREATE TABLE adjustments (
     id INTEGER PRIMARY KEY,
     at REAL NOT NULL,
     kind TEXT NOT NULL CHECK (kind IN ('unattributed')),
-    amount_pico INTEGER NOT NULL,
+    amount_pico INTEGER NOT NULL,           -- negative: taken back, because an attempt settled after all
     attempts INTEGER NOT NULL,              -- how many holds it released
     detail TEXT NOT NULL
 ) STRICT;
@@ -227,7 +241,8 @@ CREATE TABLE commands (
     issued_by TEXT NOT NULL,                -- user@host:pid
     applied_at REAL,
     changed INTEGER CHECK (changed IN (0, 1)),
-    result TEXT                             -- one sentence
+    result TEXT,                            -- one sentence
+    CHECK ((applied_at IS NULL) = (changed IS NULL))
 ) STRICT;
 CREATE INDEX commands_open ON commands(id) WHERE applied_at IS NULL;
 
@@ -244,19 +259,27 @@ CREATE TABLE heartbeats (
     PRIMARY KEY (role, slot)
 ) STRICT;
 
-CREATE TABLE ticks (                        -- one a second while the engine runs; the charts' source
+CREATE TABLE ticks (                        -- one a second while a worker runs; the charts' source
     at INTEGER PRIMARY KEY,
-    answered INTEGER NOT NULL,              -- samples answered since the run began
-    output_tokens INTEGER NOT NULL,         -- counted, since the run began
+    answered INTEGER NOT NULL,              -- samples that hold an answer
+    output_tokens INTEGER NOT NULL,         -- counted, of those
     settled_pico INTEGER NOT NULL,
-    held_pico INTEGER NOT NULL,
-    in_flight INTEGER NOT NULL,
-    extracted INTEGER NOT NULL
+    held_pico INTEGER NOT NULL,             -- holds of attempts in flight
+    in_flight INTEGER NOT NULL,             -- samples
+    extracted INTEGER NOT NULL              -- samples
 ) STRICT;
 
-CREATE TABLE counters (                     -- kept by triggers, so that nothing counts rows
-    kind TEXT NOT NULL,                     -- state | evidence | usability | dataset:STATE | money | tokens | findings
+CREATE TABLE counters (                     -- kept by triggers, so that nothing counts rows; kinds in triggers.py
+    kind TEXT NOT NULL,
     name TEXT NOT NULL,
+    scope TEXT NOT NULL,                    -- dataset of sample counters, endpoint of endpoint counters, else ''
     value INTEGER NOT NULL,
-    PRIMARY KEY (kind, name)
+    PRIMARY KEY (kind, name, scope)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE moves (                        -- core/lifecycle.py as rows; a move that is not here is refused
+    machine TEXT NOT NULL CHECK (machine IN ('sample', 'attempt', 'run')),
+    old_state TEXT NOT NULL,                -- '' is the state of a row that does not exist yet
+    new_state TEXT NOT NULL,
+    PRIMARY KEY (machine, old_state, new_state)
 ) STRICT, WITHOUT ROWID;

@@ -1,0 +1,173 @@
+"""Money rules: picodollars, upper bounds, holds and the verdict on one more request.
+
+All amounts are integers of 1e-12 USD, because per-token prices below one nanodollar exist and sums of floats drift.
+Costs round half to even, bounds round up, so that a bound is never below what it bounds.
+"""
+
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Context, Decimal
+from typing import Final, Literal
+
+PICO: Final = 10**12
+"""Picodollars in a dollar."""
+
+MAX_PICO: Final = 2**63 - 1
+"""The largest amount the ledger can hold: about 9.2 million dollars."""
+
+Verdict = Literal["admit", "stop_at", "cap", "wait"]
+
+_EXACT: Final = Context(prec=60)
+_UP: Final = Context(prec=60, rounding=ROUND_CEILING)
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What an endpoint asks, at its highest applicable rate."""
+
+    prompt_usd_per_token: Decimal
+    """USD per prompt token, zero or more."""
+    completion_usd_per_token: Decimal
+    """USD per completion token, reasoning included."""
+    request_usd: Decimal
+    """USD per request, on top of the tokens."""
+
+    def __post_init__(self) -> None:
+        """Refuse prices that would make a bound meaningless: negative, infinite or not a number."""
+        for value in (self.prompt_usd_per_token, self.completion_usd_per_token, self.request_usd):
+            if not value.is_finite() or value < 0:
+                raise ValueError(f"a price must be a finite amount of zero or more, found {value}")
+
+    @property
+    def is_free(self) -> bool:
+        """True for local servers, which run the same code path at price 0."""
+        return not (self.prompt_usd_per_token or self.completion_usd_per_token or self.request_usd)
+
+
+FREE: Final = Price(Decimal(0), Decimal(0), Decimal(0))
+"""The price of a local server."""
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """Where the money of a run stands. All amounts in picodollars."""
+
+    settled_pico: int
+    """Known costs of settled attempts."""
+    held_pico: int
+    """Bounds of attempts that are held or sent."""
+    unsettled_pico: int
+    """Bounds of attempts that ended without a known cost; they count until the cost is known."""
+    unattributed_pico: int
+    """Costs the provider's key shows and no attempt explains."""
+    stop_at_pico: int
+    """Admission ends once this much is spent."""
+    cap_pico: int
+    """Never committed beyond, worst case included."""
+
+    @property
+    def spent_pico(self) -> int:
+        """Money that is gone: settled and unattributed."""
+        return self.settled_pico + self.unattributed_pico
+
+    @property
+    def open_pico(self) -> int:
+        """Money that may still be asked for: every open hold."""
+        return self.held_pico + self.unsettled_pico
+
+    @property
+    def committed_pico(self) -> int:
+        """The worst case as of now; admission keeps it at or below the cap."""
+        return self.spent_pico + self.open_pico
+
+
+def usd_to_pico(usd: Decimal | str) -> int:
+    """Convert an amount of dollars to picodollars, half to even.
+
+    Args:
+        usd: a decimal number or its text; floats are refused by type because they have lost digits already.
+
+    Raises:
+        ValueError: not a finite number, or beyond what the ledger can hold.
+    """
+    return _to_pico(_decimal(usd), ROUND_HALF_EVEN)
+
+
+def bound_pico(usd: Decimal | str) -> int:
+    """Convert an upper bound in dollars to picodollars, rounded up."""
+    return _to_pico(_decimal(usd), ROUND_CEILING)
+
+
+def hold_bound(prompt_upper: int, max_tokens: int, price: Price) -> int:
+    """Compute the most one request can cost, in picodollars, rounded up.
+
+    Args:
+        prompt_upper: upper count of prompt tokens.
+        max_tokens: the completion limit sent with the request; reasoning counts inside it.
+        price: the highest price among the endpoints that may answer.
+    """
+    if prompt_upper < 0 or max_tokens < 0:
+        raise ValueError(f"token counts must be zero or more, found {prompt_upper} and {max_tokens}")
+    prompt_usd = _UP.multiply(Decimal(prompt_upper), price.prompt_usd_per_token)
+    completion_usd = _UP.multiply(Decimal(max_tokens), price.completion_usd_per_token)
+    return bound_pico(_UP.add(_UP.add(prompt_usd, completion_usd), price.request_usd))
+
+
+def admit(books: Books, bound_pico: int) -> Verdict:
+    """Say whether one more request may be sent.
+
+    Args:
+        books: the money as of now.
+        bound_pico: the most this request can cost.
+
+    Returns:
+        `admit`: the worst case stays within the cap and less than stop-at is spent.
+        `stop_at`: stop-at is reached; nothing more is admitted.
+        `cap`: this request would not fit even if every open hold came back free.
+        `wait`: it would fit once enough open holds (held, sent or unsettled) are released.
+    """
+    if books.spent_pico >= books.stop_at_pico:
+        return "stop_at"
+    if books.committed_pico + bound_pico <= books.cap_pico:
+        return "admit"
+    if books.spent_pico + bound_pico > books.cap_pico:
+        return "cap"
+    return "wait"
+
+
+def format_usd(pico: int, places: int = 4) -> str:
+    """Show an amount for people, as `$0.0214`; negative as `-$0.0214`."""
+    usd = _EXACT.divide(Decimal(abs(pico)), Decimal(PICO)).quantize(Decimal(1).scaleb(-places), ROUND_HALF_EVEN)
+    sign = "-" if pico < 0 and usd else ""
+    return f"{sign}${usd:,f}"
+
+
+def pico_to_usd_string(pico: int) -> str:
+    """Give the exact amount as a plain decimal string without exponent or trailing zeros, for JSON."""
+    whole, fraction = divmod(abs(pico), PICO)
+    digits = f"{fraction:012d}".rstrip("0")
+    sign = "-" if pico < 0 else ""
+    return f"{sign}{whole}.{digits}" if digits else f"{sign}{whole}"
+
+
+def _decimal(usd: Decimal | str) -> Decimal:
+    if isinstance(usd, Decimal):
+        value = usd
+    elif not isinstance(usd, str):
+        raise TypeError(f"expected a decimal number or its text, found {type(usd).__name__}")
+    else:
+        try:
+            value = Decimal(usd)
+        except ArithmeticError:
+            raise ValueError(f"expected an amount in dollars such as 12.50, found {usd!r}") from None
+    if not value.is_finite():
+        raise ValueError(f"expected a finite amount in dollars, found {usd}")
+    return value
+
+
+def _to_pico(usd: Decimal, rounding: str) -> int:
+    if usd.adjusted() > 18:
+        raise ValueError(f"{usd} USD is more than the ledger can hold")
+    pico = int(_EXACT.multiply(usd, Decimal(PICO)).to_integral_value(rounding))
+    if abs(pico) > MAX_PICO:
+        raise ValueError(f"{usd} USD is more than the ledger can hold")
+    return pico

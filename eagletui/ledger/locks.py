@@ -1,0 +1,127 @@
+"""One writer per role: an OS lock on a file that names its holder."""
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from eagletui.core.errors import LockedError
+from eagletui.core.lifecycle import WorkerRole
+
+_PROBE_S: Final = 0.25
+"""A viewer that asks whether a role is alive holds the lock for microseconds; a starting worker outlasts that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds a role, as written in the lock file."""
+
+    pid: int
+    """Process id on `host`."""
+    host: str
+    """Host name."""
+    started_at: float
+    """Unix seconds."""
+
+
+def lock_file(folder: str | os.PathLike[str], role: WorkerRole) -> Path:
+    """Return the path of a role's lock in a run folder."""
+    return Path(folder) / "locks" / f"{role}.lock"
+
+
+class RoleLock:
+    """Hold a role of a run for as long as the `with` block, or the process, lives.
+
+    The kernel drops the lock when the process dies, however it dies. The descriptor is closed on exec; a forked child
+    that does not exec keeps it, so workers start theirs with spawn.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], role: WorkerRole) -> None:
+        """Name the role to lock.
+
+        Args:
+            folder: the run folder.
+            role: engine, extractor, provider or receiver.
+        """
+        self.path = lock_file(folder, role)
+        self.role = role
+        self._descriptor: int | None = None
+
+    def acquire(self) -> None:
+        """Take the lock.
+
+        Raises:
+            LockedError: another process holds it; the message names it.
+        """
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+        deadline = time.monotonic() + _PROBE_S
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    os.close(descriptor)
+                    raise LockedError(self._refusal()) from None
+                time.sleep(0.005)
+        content = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "started_at": time.time()})
+        os.pwrite(descriptor, content.encode(), 0)
+        os.ftruncate(descriptor, len(content))
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Give the lock back; the file stays, because removing it would let two processes hold two files."""
+        if self._descriptor is not None:
+            os.ftruncate(self._descriptor, 0)
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> Self:
+        """Take the lock."""
+        self.acquire()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give it back."""
+        self.release()
+
+    def _refusal(self) -> str:
+        found = read_holder(self.path)
+        if found is None:
+            who = "another process"
+        else:
+            since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(found.started_at))
+            who = f"pid {found.pid} on {found.host} since {since}"
+        return f"The {self.role} of {self.path.parent.parent.name} is already running: {who}. Attach to it or stop it."
+
+
+def read_holder(path: Path) -> Holder | None:
+    """Read who last wrote the lock file; None when nobody did or it is being written."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return Holder(int(found["pid"]), str(found["host"]), float(found["started_at"]))
+    return None
+
+
+def is_locked(path: Path) -> bool:
+    """Tell whether a living process holds the lock, without disturbing it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

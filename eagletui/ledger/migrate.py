@@ -1,0 +1,86 @@
+"""Ledger versions: what this program writes, and how an older file becomes a current one. Forward only."""
+
+import sqlite3
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Final
+
+from eagletui.core.errors import LedgerError
+from eagletui.ledger.triggers import move_rows, trigger_statements
+
+APPLICATION_ID: Final = 0x4541474C
+"""'EAGL' in the file's header, so that another SQLite file is not taken for a ledger."""
+
+MIGRATIONS: Final[tuple[str, ...]] = ()
+"""The script that leads from version N to N + 1, at index N - 1."""
+
+VERSION: Final = 1 + len(MIGRATIONS)
+"""The version that `schema.sql` describes; kept in `user_version`."""
+
+
+def create_schema(connection: sqlite3.Connection) -> None:
+    """Make the tables, triggers and views of the current version in an empty file."""
+    for name in ("schema.sql", "views.sql"):
+        connection.executescript(resources.files(__package__).joinpath(name).read_text(encoding="utf-8"))
+    connection.executemany("INSERT INTO moves (machine, old_state, new_state) VALUES (?, ?, ?)", move_rows())
+    for statement in trigger_statements():
+        connection.execute(statement)
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def migrate(connection: sqlite3.Connection, path: Path, scripts: Sequence[str] = MIGRATIONS) -> int:
+    """Bring a ledger to the current version, each step in its own transaction.
+
+    Args:
+        connection: a writing connection in autocommit mode.
+        path: named in messages.
+        scripts: `scripts[N - 1]` leads from version N to N + 1.
+
+    Returns:
+        How many steps were made.
+
+    Raises:
+        LedgerError: not a ledger, or made by a newer program.
+    """
+    current = 1 + len(scripts)
+    found = _version(connection, path)
+    if found > current:
+        raise LedgerError(_newer(path, found, current))
+    for version in range(found, current):
+        # executescript commits first and then runs statement by statement, so the step carries its own transaction.
+        connection.executescript(
+            f"BEGIN IMMEDIATE; {scripts[version - 1]}; PRAGMA user_version = {version + 1}; COMMIT;"
+        )
+    return current - found
+
+
+def check_readable(connection: sqlite3.Connection, path: Path) -> None:
+    """Check that a viewer of this version can read the file, which it may not change.
+
+    Raises:
+        LedgerError: not a ledger, made by a newer program, or by an older one and not yet upgraded.
+    """
+    found = _version(connection, path)
+    if found > VERSION:
+        raise LedgerError(_newer(path, found, VERSION))
+    if found < VERSION:
+        raise LedgerError(
+            f"{path} has ledger version {found}, this program reads {VERSION}. Resume the run once to upgrade it."
+        )
+
+
+def _version(connection: sqlite3.Connection, path: Path) -> int:
+    (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if application_id != APPLICATION_ID or version < 1:
+        raise LedgerError(f"{path} is not a ledger of EagleTUI.")
+    return int(version)
+
+
+def _newer(path: Path, found: int, current: int) -> str:
+    return (
+        f"{path} was written by a newer EagleTUI (ledger version {found}, this program knows {current}). "
+        "Update EagleTUI to open it."
+    )

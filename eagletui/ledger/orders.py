@@ -1,0 +1,185 @@
+"""What workers hand to the ledger and get back: frozen values, parsed before they arrive here."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from eagletui.core.chat import Prompt
+from eagletui.core.tokdiff import Span
+from eagletui.ledger.rows import Encoding
+
+
+@dataclass(frozen=True, slots=True)
+class NewPrompt:
+    """A conversation to be added."""
+
+    prompt_key: str
+    """The given id, else a hash of the content."""
+    dataset: str
+    prompt: Prompt
+    preview: str
+    """Last user turn, cleaned, at most 200 characters."""
+    answers: int = 1
+    """How many answers are wanted."""
+    turns: tuple[int, ...] = (0,)
+    """Which assistant turns are to be generated; (0,) for the usual single one."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedSample:
+    """A sample that may be sent now."""
+
+    id: int
+    key: str
+    dataset: str
+    prompt: Prompt
+    attempts: int
+    """Requests made so far."""
+    answer_index: int
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class AdmitRequest:
+    """Ask to reserve money for one request."""
+
+    sample_id: int
+    endpoint: str
+    """Asked for."""
+    hold_pico: int
+    """The most it can cost."""
+    streamed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """The answer to an `AdmitRequest`."""
+
+    sample_id: int
+    attempt_id: int | None
+    """Set when admitted."""
+    verdict: Literal["admit", "wait", "cap", "stop_at", "not_running", "not_queued"]
+    """`not_queued`: the sample is no longer waiting, for example because it was already admitted."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokensResult:
+    """The rebuilt ids of an answer."""
+
+    output_ids: Sequence[int] | None
+    """None with formats used at text level."""
+    raw: str
+    """The rebuilt raw text."""
+    evidence: str
+    usability: str
+    prompt_ids: Sequence[int] | None = None
+    spans: tuple[Span, ...] = ()
+    reason: str = ""
+    """Why not a better rung."""
+    counted: int | None = None
+    """Our count of output tokens; the length of output_ids when not given."""
+    offset: int | None = None
+    drift: int | None = None
+    tail_trimmed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A reply arrived and is kept."""
+
+    body: bytes
+    """The raw body, byte for byte."""
+    encoding: Encoding
+    cost_pico: int | None
+    """None: the provider has not said yet, the attempt stays unsettled."""
+    endpoint: str
+    """The one that answered."""
+    finish_reason: str | None
+    latency_s: float | None = None
+    billed_prompt_tokens: int | None = None
+    billed_output_tokens: int | None = None
+    first_event_at: float | None = None
+    generation_id: str | None = None
+    """When it was not known from the headers."""
+    tokens: TokensResult | None = None
+    """None: rebuilding comes later (`store_tokens`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The attempt brought no answer."""
+
+    attempt_state: Literal["void", "unsettled", "settled"]
+    """`void` only if nothing was sent or the server refused before the stream."""
+    error_kind: str
+    error_detail: str
+    """One sentence, without secrets."""
+    cost_pico: int | None = None
+    """With `settled` only."""
+    http_status: int | None = None
+    retry_at: float | None = None
+    """When the sample may be tried again; None: it is given up."""
+    refused: bool = False
+    """Given up as refused rather than failed."""
+    generation_id: str | None = None
+    """When it was not known from the headers."""
+    body: bytes | None = None
+    """What arrived, kept for the record."""
+    encoding: Encoding = "json"
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The end of one attempt."""
+
+    attempt_id: int
+    outcome: Answered | Failed
+
+
+@dataclass(frozen=True, slots=True)
+class Overrun:
+    """An attempt that cost more than its bound: the provider broke its own published price or limit."""
+
+    attempt_id: int
+    sample_key: str
+    hold_pico: int
+    cost_pico: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What a restart found and put right."""
+
+    voided: int
+    """Attempts held and never sent."""
+    unsettled: int
+    """Attempts sent, outcome unknown; their holds stay until the cost is known."""
+    requeued: int
+    """Samples back in the queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAttempt:
+    """An attempt whose cost is unknown."""
+
+    id: int
+    sample_key: str
+    endpoint: str
+    hold_pico: int
+    generation_id: str | None
+    has_answer: bool
+    """Its reply is here; only the cost is missing."""
+    sent_at: float | None
+    ended_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """Where one sample lies in a shard."""
+
+    sample_id: int
+    position: int
+    """Index into the shard's offsets."""
+    rows: int
+    """Tokens, prompt included."""
+    tokens_revision: int

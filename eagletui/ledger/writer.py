@@ -1,0 +1,17 @@
+"""The engine's side of the ledger: every write it makes, in one object."""
+
+from eagletui.ledger.create import create_ledger
+from eagletui.ledger.writer_control import ControlWriter
+from eagletui.ledger.writer_engine import AttemptWriter
+from eagletui.ledger.writer_ingest import IngestWriter
+from eagletui.ledger.writer_settle import SettleWriter
+from eagletui.ledger.writer_watch import WatchWriter
+
+__all__ = ["LedgerWriter", "create_ledger"]
+
+
+class LedgerWriter(IngestWriter, AttemptWriter, SettleWriter, ControlWriter, WatchWriter):
+    """Ingestion, attempts, settling, steering and watching over one connection; see `Writer` for threads.
+
+    Hold the engine's `RoleLock` while using it: one engine per run.
+    """

@@ -1,0 +1,107 @@
+"""The run's state, its limits, and the orders people give."""
+
+from collections.abc import Sequence
+
+from eagletui.core.lifecycle import FINISHED_RUNS, PauseReason, RunState
+from eagletui.ledger.rows import CommandRow, LimitedBy, RunRow, columns
+from eagletui.ledger.writer_base import Writer
+
+
+class ControlWriter(Writer):
+    """Writes that steer the run. Verbs may be repeated and say whether they changed anything."""
+
+    def run(self) -> RunRow:
+        """Return the run's row."""
+        with self._transactions.reading() as connection:
+            return RunRow(*connection.execute(f"SELECT {columns(RunRow)} FROM run").fetchone())
+
+    def set_run_state(self, state: RunState, reason: PauseReason | None = None, detail: str | None = None) -> bool:
+        """Move the run, and say whether anything changed.
+
+        Args:
+            state: where to; a move that `core.lifecycle.RUN_MOVES` does not list raises LedgerError.
+            reason: with `paused` only.
+            detail: with `paused` only: what happened and what to do, one sentence.
+        """
+        now = self._clock()
+        with self._transactions.begin(durable=True) as connection:
+            cursor = connection.execute(
+                """UPDATE run SET state = :state, pause_reason = :reason, pause_detail = :detail,
+                    started_at = CASE WHEN :state = 'running' THEN coalesce(started_at, :now) ELSE started_at END,
+                    finished_at = CASE WHEN :finished THEN coalesce(finished_at, :now) END,
+                    limited_by = CASE WHEN :state = 'running' THEN limited_by END
+                WHERE state <> :state OR pause_reason IS NOT :reason OR pause_detail IS NOT :detail""",
+                {
+                    "state": state,
+                    "reason": reason,
+                    "detail": detail,
+                    "now": now,
+                    "finished": state in FINISHED_RUNS,
+                },
+            )
+            return cursor.rowcount == 1
+
+    def set_limited_by(self, limited_by: LimitedBy | None) -> bool:
+        """Record what holds the pace back, and say whether it changed."""
+        return self._set("limited_by", limited_by)
+
+    def set_cap(self, cap_pico: int) -> bool:
+        """Change the cap; below what is committed already it only stops admission."""
+        return self._set("cap_pico", cap_pico)
+
+    def set_stop_at(self, stop_at_pico: int) -> bool:
+        """Change the amount at which admission ends."""
+        return self._set("stop_at_pico", stop_at_pico)
+
+    def set_max_in_flight(self, max_in_flight: int) -> bool:
+        """Change the limit of simultaneous requests."""
+        return self._set("max_in_flight", max_in_flight)
+
+    def set_config(self, config_json: str) -> bool:
+        """Replace the frozen config after an allowed change."""
+        return self._set("config_json", config_json)
+
+    def next_commands(self) -> list[CommandRow]:
+        """List orders not yet applied, oldest first."""
+        with self._transactions.reading() as connection:
+            rows = connection.execute(
+                f"SELECT {columns(CommandRow)} FROM commands WHERE applied_at IS NULL ORDER BY id"
+            )
+            return [CommandRow(*row) for row in rows]
+
+    def apply_command(self, command_id: int, changed: bool, result: str) -> None:
+        """Record that an order was carried out; the first result stays.
+
+        Args:
+            command_id: from `next_commands`.
+            changed: whether it changed anything.
+            result: one sentence for the person.
+        """
+        with self._transactions.begin() as connection:
+            connection.execute(
+                "UPDATE commands SET applied_at = ?, changed = ?, result = ? WHERE id = ? AND applied_at IS NULL",
+                (self._clock(), changed, result, command_id),
+            )
+
+    def retry(self, sample_keys: Sequence[str]) -> int:
+        """Queue failed or refused samples again, and return how many.
+
+        Args:
+            sample_keys: which; empty for every failed or refused one.
+        """
+        statement = (
+            "UPDATE samples SET state = 'queued', failure_kind = NULL, failure_detail = NULL, not_before = ?"
+            " WHERE state IN ('failed', 'refused')"
+        )
+        now = self._clock()
+        with self._transactions.begin() as connection:
+            if not sample_keys:
+                return connection.execute(statement, (now,)).rowcount
+            return sum(
+                connection.execute(f"{statement} AND sample_key = ?", (now, key)).rowcount for key in sample_keys
+            )
+
+    def _set(self, column: str, value: str | int | None) -> bool:
+        with self._transactions.begin(durable=True) as connection:
+            cursor = connection.execute(f"UPDATE run SET {column} = ? WHERE {column} IS NOT ?", (value, value))
+            return cursor.rowcount == 1

@@ -1,0 +1,128 @@
+"""Reserve money, send, and recover: the writes before an answer."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from eagletui.core.money import Books, admit
+from eagletui.ledger.books import read_books
+from eagletui.ledger.codecs import unpack_prompt
+from eagletui.ledger.orders import Admission, AdmitRequest, QueuedSample, Recovery
+from eagletui.ledger.writer_base import Writer
+
+
+class AttemptWriter(Writer):
+    """Writes of the engine before and while a request is out."""
+
+    def claim(self, limit: int) -> list[QueuedSample]:
+        """List samples that may be sent now: due retries first, then untried ones in ingest order.
+
+        Nothing changes: a sample leaves the queue when it is admitted.
+
+        Args:
+            limit: at most this many.
+        """
+        query = """SELECT samples.id, sample_key, samples.dataset, prompts.body, attempts, answer_index, turn
+            FROM samples JOIN prompts ON prompts.id = samples.prompt_id
+            WHERE samples.state = 'queued' AND {due} ORDER BY not_before, samples.id LIMIT ?"""
+        with self._transactions.reading() as connection:
+            rows = connection.execute(
+                query.format(due="not_before > 0 AND not_before <= ?"), (self._clock(), limit)
+            ).fetchall()
+            if len(rows) < limit:
+                rows += connection.execute(query.format(due="not_before = 0"), (limit - len(rows),)).fetchall()
+        return [
+            QueuedSample(row_id, key, dataset, unpack_prompt(body), attempts, answer_index, turn)
+            for row_id, key, dataset, body, attempts, answer_index, turn in rows
+        ]
+
+    def next_due_at(self) -> float | None:
+        """Return when the next queued sample may be sent (0: now), or None when the queue is empty."""
+        with self._transactions.reading() as connection:
+            (due,) = connection.execute("SELECT min(not_before) FROM samples WHERE state = 'queued'").fetchone()
+        return None if due is None else float(due)
+
+    def books(self) -> Books:
+        """Return where the money stands."""
+        with self._transactions.reading() as connection:
+            return read_books(connection)
+
+    def admit(self, requests: Sequence[AdmitRequest]) -> list[Admission]:
+        """Reserve money for requests, in order, in one durable transaction.
+
+        A request is admitted only if `core.money.admit` says so with everything admitted before it in the same call.
+        After the first `stop_at` or `cap` the rest is still judged, because a smaller bound may fit.
+
+        Args:
+            requests: what to send. Send only what comes back admitted, and only after this returns.
+
+        Returns:
+            One admission per request, in order.
+        """
+        admissions = []
+        with self._transactions.begin(durable=True) as connection:
+            (state,) = connection.execute("SELECT state FROM run").fetchone()
+            books = read_books(connection)
+            now = self._clock()
+            for request in requests:
+                if state != "running":
+                    admissions.append(Admission(request.sample_id, None, "not_running"))
+                    continue
+                verdict = admit(books, request.hold_pico)
+                if verdict != "admit":
+                    admissions.append(Admission(request.sample_id, None, verdict))
+                    continue
+                moved = connection.execute(
+                    "UPDATE samples SET state = 'in_flight', attempts = attempts + 1"
+                    " WHERE id = ? AND state = 'queued' RETURNING attempts",
+                    (request.sample_id,),
+                ).fetchall()
+                if not moved:
+                    admissions.append(Admission(request.sample_id, None, "not_queued"))
+                    continue
+                cursor = connection.execute(
+                    "INSERT INTO attempts (sample_id, number, endpoint, hold_pico, streamed, held_at)"
+                    " VALUES (?, ?, ?, ?, ?, ?)",
+                    (request.sample_id, moved[0][0], request.endpoint, request.hold_pico, request.streamed, now),
+                )
+                admissions.append(Admission(request.sample_id, cursor.lastrowid, "admit"))
+                books = replace(books, held_pico=books.held_pico + request.hold_pico)
+        return admissions
+
+    def mark_sent(self, attempt_ids: Sequence[int]) -> None:
+        """Record that the requests are about to be written to the socket; from here a crash keeps their holds."""
+        now = self._clock()
+        with self._transactions.begin(durable=True) as connection:
+            connection.executemany(
+                "UPDATE attempts SET state = 'sent', sent_at = ? WHERE id = ? AND state = 'held'",
+                [(now, attempt_id) for attempt_id in attempt_ids],
+            )
+
+    def mark_headers(self, attempt_id: int, generation_id: str | None, http_status: int) -> None:
+        """Keep the generation id before the body is read, so that a crash can still ask what it cost."""
+        with self._transactions.begin(durable=True) as connection:
+            connection.execute(
+                "UPDATE attempts SET headers_at = ?, http_status = ?, generation_id = coalesce(?, generation_id)"
+                " WHERE id = ?",
+                (self._clock(), http_status, generation_id, attempt_id),
+            )
+
+    def recover(self) -> Recovery:
+        """Put right what a dead engine left: call once at start, holding the engine's lock.
+
+        Held attempts were never sent and are voided. Sent ones may have been billed: they become unsettled and keep
+        their holds. Their samples are queued again.
+        """
+        now = self._clock()
+        with self._transactions.begin(durable=True) as connection:
+            voided = connection.execute(
+                "UPDATE attempts SET state = 'void', ended_at = ?, error_kind = 'engine_died',"
+                " error_detail = 'The engine ended before the request was sent.' WHERE state = 'held'",
+                (now,),
+            ).rowcount
+            unsettled = connection.execute(
+                "UPDATE attempts SET state = 'unsettled', ended_at = ?, error_kind = 'engine_died',"
+                " error_detail = 'The engine ended while the request was out.' WHERE state = 'sent'",
+                (now,),
+            ).rowcount
+            requeued = connection.execute("UPDATE samples SET state = 'queued' WHERE state = 'in_flight'").rowcount
+        return Recovery(voided, unsettled, requeued)

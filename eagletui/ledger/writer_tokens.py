@@ -1,0 +1,91 @@
+"""Store rebuilt ids, and the labels that come with them."""
+
+import sqlite3
+
+from eagletui.core.errors import LedgerError
+from eagletui.ledger.codecs import pack_ids, pack_spans, pack_text, unpack_ids
+from eagletui.ledger.orders import TokensResult
+from eagletui.ledger.writer_base import Writer
+
+
+class TokensWriter(Writer):
+    """Writes of a rebuild."""
+
+    def store_tokens(self, sample_id: int, tokens: TokensResult) -> bool:
+        """Store the ids of an answered sample, or replace them after a rebuild.
+
+        Args:
+            sample_id: an answered, tokenized or quarantined sample; a quarantined one stays so.
+            tokens: the rebuilt ids.
+
+        Returns:
+            Whether the ids changed, which makes features taken from the old ones stale.
+        """
+        with self._transactions.begin() as connection:
+            found = connection.execute("SELECT answered_attempt_id FROM samples WHERE id = ?", (sample_id,)).fetchone()
+            if found is None or found[0] is None:
+                raise LedgerError(f"sample {sample_id} has no answer to store ids for")
+            return put_tokens(connection, sample_id, found[0], tokens, self._clock())
+
+
+def put_tokens(
+    connection: sqlite3.Connection, sample_id: int, attempt_id: int, tokens: TokensResult, now: float
+) -> bool:
+    """Write tokens and the sample's labels inside the caller's transaction; tell whether the ids changed."""
+    old = connection.execute(
+        "SELECT revision, prompt_ids, output_ids FROM tokens WHERE sample_id = ?", (sample_id,)
+    ).fetchone()
+    prompt_ids = None if tokens.prompt_ids is None else pack_ids(tokens.prompt_ids)
+    output_ids = None if tokens.output_ids is None else pack_ids(tokens.output_ids)
+    changed = old is None or not (_same_ids(old[1], prompt_ids) and _same_ids(old[2], output_ids))
+    revision = 1 if old is None else old[0] + changed
+    connection.execute(
+        """INSERT INTO tokens (sample_id, attempt_id, revision, prompt_ids, output_ids, raw, spans, evidence, reason,
+            tail_trimmed, rebuilt_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        ON CONFLICT (sample_id) DO UPDATE SET attempt_id = excluded.attempt_id, revision = excluded.revision,
+            prompt_ids = excluded.prompt_ids, output_ids = excluded.output_ids, raw = excluded.raw,
+            spans = excluded.spans, evidence = excluded.evidence, reason = excluded.reason,
+            tail_trimmed = excluded.tail_trimmed, rebuilt_at = excluded.rebuilt_at""",
+        (
+            sample_id,
+            attempt_id,
+            revision,
+            prompt_ids,
+            output_ids,
+            pack_text(tokens.raw),
+            pack_spans(tokens.spans),
+            tokens.evidence,
+            tokens.reason,
+            tokens.tail_trimmed,
+            now,
+        ),
+    )
+    counted = tokens.counted
+    if counted is None and tokens.output_ids is not None:
+        counted = len(tokens.output_ids)
+    connection.execute(
+        """UPDATE samples SET
+            state = CASE state WHEN 'answered' THEN 'tokenized' ELSE state END,
+            usability = CASE state WHEN 'quarantined' THEN usability ELSE :usability END,
+            usability_before = CASE state WHEN 'quarantined' THEN :usability END,
+            evidence = :evidence, prompt_tokens = :prompt, output_tokens = :output, offset_tokens = :offset,
+            drift_tokens = :drift, spans = :spans
+        WHERE id = :id""",
+        {
+            "usability": tokens.usability,
+            "evidence": tokens.evidence,
+            "prompt": None if tokens.prompt_ids is None else len(tokens.prompt_ids),
+            "output": counted,
+            "offset": tokens.offset,
+            "drift": tokens.drift,
+            "spans": len(tokens.spans),
+            "id": sample_id,
+        },
+    )
+    return changed
+
+
+def _same_ids(old: bytes | None, new: bytes | None) -> bool:
+    if old is None or new is None:
+        return old is new
+    return old == new or unpack_ids(old) == unpack_ids(new)

@@ -1,0 +1,209 @@
+"""Endpoints, prices, findings, quarantine and verdicts."""
+
+from collections.abc import Collection
+from typing import Literal, NamedTuple
+
+from eagletui.ledger.writer_base import Writer
+
+
+class Quarantined(NamedTuple):
+    """What a quarantine or a release moved."""
+
+    samples: int
+    """How many samples changed."""
+    cost_pico: int
+    """What they cost, which is the price of buying them again."""
+
+
+class WatchWriter(Writer):
+    """Writes of the checks that run beside generation."""
+
+    def upsert_endpoint(
+        self, tag: str, provider_name: str, quantization: str | None = None, profile: str | None = None
+    ) -> None:
+        """Record an endpoint or refresh its description; its state and offset stay."""
+        with self._transactions.begin() as connection:
+            connection.execute(
+                """INSERT INTO endpoints (tag, provider_name, quantization, profile) VALUES (?, ?, ?, ?)
+                ON CONFLICT (tag) DO UPDATE SET provider_name = excluded.provider_name,
+                    quantization = coalesce(excluded.quantization, quantization),
+                    profile = coalesce(excluded.profile, profile)""",
+                (tag, provider_name, quantization, profile),
+            )
+
+    def add_price(
+        self,
+        endpoint: str,
+        *,
+        prompt_usd: str,
+        completion_usd: str,
+        request_usd: str = "0",
+        source: Literal["endpoints", "config", "local"] = "endpoints",
+        max_completion_tokens: int | None = None,
+        raw_json: str = "{}",
+    ) -> bool:
+        """Record a price if it differs from the endpoint's last one, and say whether it does.
+
+        Args:
+            endpoint: its tag.
+            prompt_usd: decimal string, USD per token, as stated; so are the next two.
+            completion_usd: per completion token.
+            request_usd: per request.
+            source: where the price comes from.
+            max_completion_tokens: the endpoint's own limit.
+            raw_json: what the provider said, for the record.
+        """
+        price = (source, prompt_usd, completion_usd, request_usd, max_completion_tokens)
+        with self._transactions.begin() as connection:
+            last = connection.execute(
+                "SELECT source, prompt_usd, completion_usd, request_usd, max_completion_tokens FROM prices"
+                " WHERE endpoint = ? ORDER BY id DESC LIMIT 1",
+                (endpoint,),
+            ).fetchone()
+            if last == price:
+                return False
+            connection.execute(
+                "INSERT INTO prices (endpoint, fetched_at, source, prompt_usd, completion_usd, request_usd,"
+                " max_completion_tokens, raw_json) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (endpoint, self._clock(), *price, raw_json),
+            )
+        return True
+
+    def finding(
+        self,
+        kind: str,
+        sentence: str,
+        *,
+        affected: int,
+        examined: int,
+        action: str,
+        endpoint: str = "",
+        example_key: str | None = None,
+    ) -> bool:
+        """Open a finding or refresh it, and say whether it is new or was closed.
+
+        Args:
+            kind: a short stable name; one finding per kind and endpoint.
+            sentence: what is wrong.
+            affected: samples that show it.
+            examined: samples looked at.
+            action: what to do, one sentence.
+            endpoint: '' when it is not an endpoint's.
+            example_key: a sample that shows it.
+        """
+        now = self._clock()
+        with self._transactions.begin() as connection:
+            was_open = connection.execute(
+                "SELECT 1 FROM findings WHERE kind = ? AND endpoint = ? AND closed_at IS NULL", (kind, endpoint)
+            ).fetchone()
+            connection.execute(
+                """INSERT INTO findings (kind, endpoint, sentence, affected, examined, example_key, action,
+                    first_at, last_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+                ON CONFLICT (kind, endpoint) DO UPDATE SET sentence = excluded.sentence, affected = excluded.affected,
+                    examined = excluded.examined, example_key = coalesce(excluded.example_key, example_key),
+                    action = excluded.action, last_at = excluded.last_at, closed_at = NULL""",
+                (kind, endpoint, sentence, affected, examined, example_key, action, now, now),
+            )
+        return was_open is None
+
+    def close_finding(self, kind: str, endpoint: str = "") -> bool:
+        """Close a finding that holds no longer, and say whether it was open."""
+        with self._transactions.begin() as connection:
+            return (
+                connection.execute(
+                    "UPDATE findings SET closed_at = ? WHERE kind = ? AND endpoint = ? AND closed_at IS NULL",
+                    (self._clock(), kind, endpoint),
+                ).rowcount
+                == 1
+            )
+
+    def relabel_endpoint(
+        self, endpoint: str, offset: int | None, cause: str | None, finish_reasons: Collection[str] | None = None
+    ) -> int:
+        """Accept or withdraw an endpoint's offset and recompute what depends on it, and return how many changed.
+
+        Drift becomes billed - counted - offset. Where ids rest on a count alone, evidence becomes `counted` when the
+        drift is 0 and `conflict` when it is not; a conflict between rungs, which no count explains, stays.
+
+        Args:
+            endpoint: the one that answered.
+            offset: the proved constant; None withdraws it.
+            cause: its name from the closed list; None with a withdrawn offset.
+            finish_reasons: the answers it holds for; None for all. Others have no offset.
+        """
+        reasons = None if finish_reasons is None else sorted(finish_reasons)
+        applies = "1" if reasons is None else f"finish_reason IN ({', '.join('?' * len(reasons))})"
+        with self._transactions.begin() as connection:
+            connection.execute(
+                "UPDATE endpoints SET offset_tokens = ?, offset_cause = ? WHERE tag = ?", (offset, cause, endpoint)
+            )
+            cursor = connection.execute(
+                f"""UPDATE samples SET offset_tokens = new.offset, drift_tokens = new.drift,
+                    evidence = CASE
+                        WHEN samples.evidence = 'counted' AND new.drift <> 0 THEN 'conflict'
+                        WHEN samples.evidence = 'conflict' AND samples.drift_tokens <> 0 AND new.drift = 0
+                            THEN 'counted'
+                        ELSE samples.evidence END
+                FROM (
+                    SELECT id, offset, billed_output_tokens - output_tokens - coalesce(offset, 0) AS drift
+                    FROM (SELECT id, billed_output_tokens, output_tokens,
+                                 CASE WHEN {applies} THEN ? END AS offset
+                          FROM samples WHERE endpoint = ? AND evidence IS NOT NULL)
+                ) AS new
+                WHERE samples.id = new.id
+                  AND (samples.offset_tokens IS NOT new.offset OR samples.drift_tokens IS NOT new.drift)""",
+                (*(reasons or ()), offset, endpoint),
+            )
+            changed = cursor.rowcount
+            connection.execute(
+                "UPDATE tokens SET evidence = samples.evidence FROM samples"
+                " WHERE samples.id = tokens.sample_id AND samples.endpoint = ?"
+                " AND tokens.evidence <> samples.evidence",
+                (endpoint,),
+            )
+        return changed
+
+    def quarantine(self, endpoint: str, since: float = 0.0) -> Quarantined:
+        """Keep an endpoint from being used and set aside what it answered since a time, as `model_suspect`.
+
+        Args:
+            endpoint: its tag.
+            since: Unix seconds.
+        """
+        with self._transactions.begin() as connection:
+            connection.execute(
+                "UPDATE endpoints SET state = 'quarantined',"
+                " quarantined_since = min(coalesce(quarantined_since, ?), ?) WHERE tag = ?",
+                (since, since, endpoint),
+            )
+            rows = connection.execute(
+                "UPDATE samples SET state = 'quarantined', usability_before = usability, usability = 'model_suspect'"
+                " WHERE endpoint = ? AND answered_at >= ? AND state IN ('answered', 'tokenized')"
+                " RETURNING coalesce(cost_pico, 0)",
+                (endpoint, since),
+            ).fetchall()
+        return Quarantined(len(rows), sum(row[0] for row in rows))
+
+    def release(self, endpoint: str) -> Quarantined:
+        """Undo a quarantine: the endpoint may be used again and its samples are what they were."""
+        with self._transactions.begin() as connection:
+            connection.execute(
+                "UPDATE endpoints SET state = 'open', quarantined_since = NULL WHERE tag = ?", (endpoint,)
+            )
+            rows = connection.execute(
+                "UPDATE samples SET state = CASE WHEN EXISTS (SELECT 1 FROM tokens WHERE sample_id = samples.id)"
+                " THEN 'tokenized' ELSE 'answered' END, usability = usability_before, usability_before = NULL"
+                " WHERE endpoint = ? AND state = 'quarantined' RETURNING coalesce(cost_pico, 0)",
+                (endpoint,),
+            ).fetchall()
+        return Quarantined(len(rows), sum(row[0] for row in rows))
+
+    def accept(self, dataset: str, rule: str, accepted_by: str, *, mismatched: int, samples: int) -> int:
+        """Store a person's signature under a data set and return its id."""
+        with self._transactions.begin() as connection:
+            cursor = connection.execute(
+                "INSERT INTO verdicts (at, dataset, rule, accepted_by, mismatched, samples) VALUES (?, ?, ?, ?, ?, ?)",
+                (self._clock(), dataset, rule, accepted_by, mismatched, samples),
+            )
+        assert cursor.lastrowid is not None
+        return cursor.lastrowid

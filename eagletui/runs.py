@@ -1,0 +1,305 @@
+"""Run folders: make, find, and know and start the workers of one."""
+
+import difflib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from eagletui.core.errors import LedgerError, RunError
+from eagletui.core.lifecycle import WorkerRole
+from eagletui.ledger.locks import Holder, is_locked, lock_file, read_holder
+from eagletui.ledger.reader import LedgerReader
+
+SpawnRole = Literal["engine", "extractor", "provider"]
+
+MODULES: Final[dict[SpawnRole, str]] = {
+    "engine": "eagletui.engine",
+    "extractor": "eagletui.extract",
+    "provider": "eagletui.embedded",
+}
+"""What `python -m` starts for a role."""
+
+ROOT_VARIABLE: Final = "EAGLETUI_RUNS"
+"""Environment variable that moves the runs away from `./runs`."""
+
+_POLL_S: Final = 0.02
+_LOG_TAIL_LINES: Final = 15
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """One run's folder and the places in it."""
+
+    path: Path
+    """The folder itself."""
+
+    def __fspath__(self) -> str:
+        """Let the folder stand where a path is expected."""
+        return str(self.path)
+
+    @property
+    def name(self) -> str:
+        """The run's name: the folder's."""
+        return self.path.name
+
+    @property
+    def ledger_path(self) -> Path:
+        """The ledger file."""
+        return self.path / "ledger.sqlite"
+
+    @property
+    def config_path(self) -> Path:
+        """The frozen config."""
+        return self.path / "config.toml"
+
+    @property
+    def tokenizer_dir(self) -> Path:
+        """A copy of the tokenizer files in use."""
+        return self.path / "tokenizer"
+
+    @property
+    def vocabulary_path(self) -> Path:
+        """The table of bytes per id, for viewers."""
+        return self.path / "vocabulary.msgpack"
+
+    @property
+    def features_dir(self) -> Path:
+        """Manifest and shards."""
+        return self.path / "features"
+
+    @property
+    def provider_dir(self) -> Path:
+        """Address and books of the embedded provider."""
+        return self.path / "provider"
+
+    @property
+    def exports_dir(self) -> Path:
+        """Where exports go unless told otherwise."""
+        return self.path / "exports"
+
+    def log_path(self, role: WorkerRole) -> Path:
+        """Return the file that takes a worker's stdout and stderr."""
+        return self.path / "logs" / f"{role}.log"
+
+    def lock_path(self, role: WorkerRole) -> Path:
+        """Return the file whose lock a living worker holds."""
+        return lock_file(self.path, role)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStatus:
+    """A worker of a run, seen from outside."""
+
+    role: WorkerRole
+    pid: int
+    alive: bool
+    """Its lock is held."""
+    heartbeat_age_s: float | None
+    """None for a worker without heartbeats (the embedded provider)."""
+
+
+def runs_root() -> Path:
+    """Return the folder that holds the runs: $EAGLETUI_RUNS, else ./runs."""
+    return Path(os.environ.get(ROOT_VARIABLE) or "runs").expanduser()
+
+
+def list_runs() -> list[RunFolder]:
+    """List the runs that have a ledger, by name."""
+    root = runs_root()
+    if not root.is_dir():
+        return []
+    return [RunFolder(path) for path in sorted(root.iterdir()) if RunFolder(path).ledger_path.is_file()]
+
+
+def find(run: str) -> RunFolder:
+    """Find a run by its name, its folder or its ledger file.
+
+    Raises:
+        RunError: there is none; the message names runs of similar names.
+    """
+    given = Path(run).expanduser()
+    for folder in (RunFolder(runs_root() / run), RunFolder(given), RunFolder(given.parent)):
+        if folder.ledger_path.is_file() and (folder.path != given.parent or given == folder.ledger_path):
+            return folder if folder.path.name else RunFolder(folder.path.resolve())
+    names = [folder.name for folder in list_runs()]
+    near = difflib.get_close_matches(run, names, n=3, cutoff=0.5)
+    if near:
+        advice = f"Did you mean {' or '.join(near)}?"
+    elif names:
+        advice = f"There are: {', '.join(names[:10])}{', ...' if len(names) > 10 else ''}."
+    else:
+        advice = f"There are no runs in {runs_root()} (set {ROOT_VARIABLE} to look elsewhere)."
+    raise RunError(f"No run named {run!r}. {advice}")
+
+
+def create_folder(name: str) -> RunFolder:
+    """Make the folders of a new run, open to its owner only; folders that exist already are kept.
+
+    Args:
+        name: a plain folder name.
+
+    Raises:
+        RunError: the name is not a plain folder name, or the place cannot be written.
+    """
+    if not name or name in (".", "..") or name != Path(name).name or name.startswith("-") or not name.isprintable():
+        raise RunError(f"{name!r} cannot name a run: use letters, digits, dots, dashes and underscores.")
+    folder = RunFolder(runs_root() / name)
+    try:
+        folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for part in ("logs", "locks", "features", "provider", "exports"):
+            (folder.path / part).mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"{folder.path} cannot be made: {error.strerror}.") from error
+    return folder
+
+
+def spawn(folder: RunFolder, role: SpawnRole, *extra_args: str) -> int:
+    """Start a worker that outlives this process, and return its pid; `wait_ready` tells when it works.
+
+    The worker gets its own session, no stdin, and its log file for stdout and stderr.
+
+    Args:
+        folder: the run.
+        role: which worker.
+        extra_args: passed on after the folder.
+    """
+    log = folder.log_path(role)
+    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", MODULES[role], str(folder.path.resolve()), *extra_args],
+            stdin=subprocess.DEVNULL,
+            stdout=descriptor,
+            stderr=descriptor,
+            start_new_session=True,
+        )
+    finally:
+        os.close(descriptor)
+    _children[process.pid] = process
+    return process.pid
+
+
+_children: Final[dict[int, "subprocess.Popen[bytes]"]] = {}
+"""Workers started here: kept so that a dead one is reaped and its exit code known."""
+
+
+def wait_ready(folder: RunFolder, role: SpawnRole, timeout_s: float = 30.0, *, pid: int | None = None) -> None:
+    """Wait until a worker has said that it can work.
+
+    Args:
+        folder: the run.
+        role: which worker.
+        timeout_s: how long to wait.
+        pid: the worker's, from `spawn`; None for whichever holds the role.
+
+    Raises:
+        RunError: it died, or was not ready in time; the message quotes the end of its log.
+    """
+    deadline = time.monotonic() + timeout_s
+    is_ready: Callable[[], bool] = _provider_ready(folder, pid) if role == "provider" else _beats(folder, role, pid)
+    while not is_ready():
+        if pid is not None and not _is_running(pid):
+            # It may have become ready and ended between the two looks.
+            if is_ready():
+                return
+            raise RunError(f"The {role} of {folder.name} ended while starting.{_log_tail(folder, role)}")
+        if time.monotonic() >= deadline:
+            raise RunError(
+                f"The {role} of {folder.name} was not ready within {timeout_s:g} s.{_log_tail(folder, role)}"
+            )
+        time.sleep(_POLL_S)
+
+
+def workers(folder: RunFolder) -> list[WorkerStatus]:
+    """List the workers that live or left a trace, engine first."""
+    found: dict[WorkerRole, WorkerStatus] = {}
+    try:
+        with LedgerReader(folder.ledger_path) as reader:
+            for figures in reader.workers():
+                if figures.slot == 0:
+                    found[figures.role] = WorkerStatus(
+                        figures.role, figures.pid, figures.alive, figures.heartbeat_age_s
+                    )
+    except LedgerError:
+        # A folder without a readable ledger can still have workers that hold locks.
+        found.clear()
+    roles: tuple[WorkerRole, ...] = ("engine", "receiver", "extractor", "provider")
+    for role in roles:
+        if is_locked(folder.lock_path(role)) and (role not in found or not found[role].alive):
+            holder = read_holder(folder.lock_path(role))
+            if holder is not None:
+                found[role] = WorkerStatus(role, holder.pid, True, None)
+    return [found[role] for role in roles if role in found]
+
+
+def is_alive(folder: RunFolder, role: WorkerRole) -> WorkerStatus | None:
+    """Return a worker's status if it lives, else None."""
+    return next((worker for worker in workers(folder) if worker.role == role and worker.alive), None)
+
+
+def _beats(folder: RunFolder, role: SpawnRole, pid: int | None) -> Callable[[], bool]:
+    def is_ready() -> bool:
+        try:
+            with LedgerReader(folder.ledger_path) as reader:
+                return any(
+                    beat.role == role
+                    and beat.ready_at is not None
+                    and (
+                        beat.pid == pid
+                        if pid is not None
+                        else beat.stopped_at is None and _holds(folder, beat.pid, role)
+                    )
+                    for beat in reader.heartbeats()
+                )
+        except LedgerError:
+            return False
+
+    return is_ready
+
+
+def _holds(folder: RunFolder, pid: int, role: WorkerRole) -> bool:
+    holder: Holder | None = read_holder(folder.lock_path(role))
+    return is_locked(folder.lock_path(role)) and holder is not None and holder.pid == pid
+
+
+def _provider_ready(folder: RunFolder, pid: int | None) -> Callable[[], bool]:
+    address = folder.provider_dir / "address.json"
+
+    def is_ready() -> bool:
+        try:
+            found = int(json.loads(address.read_text(encoding="utf-8"))["pid"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return False
+        return found == pid if pid is not None else _is_running(found)
+
+    return is_ready
+
+
+def _is_running(pid: int) -> bool:
+    child = _children.get(pid)
+    if child is not None:
+        return child.poll() is None
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _log_tail(folder: RunFolder, role: WorkerRole) -> str:
+    try:
+        lines = folder.log_path(role).read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_TAIL_LINES:]
+    except FileNotFoundError:
+        lines = []
+    if not lines:
+        return f" Its log {folder.log_path(role)} is empty."
+    return f" The end of {folder.log_path(role)}:\n" + "\n".join(f"  {line}" for line in lines)
