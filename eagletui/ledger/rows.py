@@ -41,6 +41,8 @@ class RunRow:
     format: str
     tokenizer_hash: str | None
     template_hash: str | None
+    key_usage_at_start_pico: int | None
+    """What the provider's key had spent before the run; None: not read yet, or a provider without accounts."""
 
 
 @dataclass(frozen=True, slots=True)

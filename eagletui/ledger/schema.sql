@@ -19,6 +19,7 @@ CREATE TABLE run (
     format TEXT NOT NULL,
     tokenizer_hash TEXT,                    -- xxh3 or sha256 of the tokenizer files, hex
     template_hash TEXT,
+    key_usage_at_start_pico INTEGER,        -- what the provider's key had spent before the run; NULL: no accounts
     CHECK ((state = 'paused') = (pause_reason IS NOT NULL)),
     CHECK (state = 'paused' OR pause_detail IS NULL)
 ) STRICT;

@@ -57,6 +57,18 @@ class ControlWriter(Writer):
         """Change the limit of simultaneous requests."""
         return self._set("max_in_flight", max_in_flight)
 
+    def set_hashes(self, tokenizer_hash: str, template_hash: str | None) -> bool:
+        """Record what prompts and answers are tokenized with."""
+        changed = self._set("tokenizer_hash", tokenizer_hash)
+        return self._set("template_hash", template_hash) or changed
+
+    def set_key_usage_at_start(self, usage_pico: int) -> None:
+        """Record what the provider's key had spent before the first request; the first value stays."""
+        with self._transactions.begin(durable=True) as connection:
+            connection.execute(
+                "UPDATE run SET key_usage_at_start_pico = ? WHERE key_usage_at_start_pico IS NULL", (usage_pico,)
+            )
+
     def set_config(self, config_json: str) -> bool:
         """Replace the frozen config after an allowed change."""
         return self._set("config_json", config_json)
