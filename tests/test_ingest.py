@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from eagletui.ledger.reader import LedgerReader
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +13,9 @@ from eagletui.config import PromptsSection
 from eagletui.core.errors import InputError, PromptFileError
 from eagletui.ingest import ingest, take_census
 from eagletui.ledger.create import create_ledger
+from eagletui.ledger.filters import SampleFilter
+from eagletui.ledger.reader import LedgerReader
+from eagletui.ledger.writer import LedgerWriter
 from eagletui.ledger.writer_ingest import IngestWriter
 from eagletui.prompts.seen import Place, SeenKeys
 
@@ -47,7 +49,7 @@ def ledger(tmp_path: Path) -> Path:
 
 def _keys(ledger: Path) -> list[str]:
     with LedgerReader(ledger) as reader:
-        return [row.sample_key for row in reader.rows(reader.sample_ids())]
+        return [row.sample_key for row in reader.rows(reader.sample_ids(SampleFilter()))]
 
 
 def test_several_files_come_in_order_with_figures_per_data_set(tmp_path: Path, ledger: Path) -> None:
@@ -67,6 +69,17 @@ def test_answers_and_turns_multiply_and_name_the_samples(tmp_path: Path, ledger:
         counted = ingest(_section(path, turns="all", answers=2), writer)
     assert counted.samples == 4
     assert sorted(_keys(ledger)) == ["c.a0.t0", "c.a0.t1", "c.a1.t0", "c.a1.t1"]
+
+
+def test_each_turn_is_asked_with_the_history_before_it_and_never_with_its_own_answer(
+    tmp_path: Path, ledger: Path
+) -> None:
+    turns = [("user", "u1"), ("assistant", "a1"), ("user", "u2"), ("assistant", "a2")]
+    path = _file(tmp_path, "c.jsonl", {"id": "c", "messages": [{"role": r, "content": t} for r, t in turns]})
+    with LedgerWriter(ledger) as writer:
+        ingest(_section(path, turns="all"), writer)
+        asked = [[message.content for message in sample.prompt.messages] for sample in writer.claim(10)]
+    assert asked == [["u1"], ["u1", "a1", "u2"]]
 
 
 def test_one_bad_line_anywhere_means_nothing_is_ingested(tmp_path: Path, ledger: Path) -> None:
@@ -165,7 +178,7 @@ def test_previews_are_one_clean_line_of_the_last_question(tmp_path: Path, ledger
     with IngestWriter(ledger) as writer:
         ingest(_section(path), writer)
     with LedgerReader(ledger) as reader:
-        (row,) = reader.rows(reader.sample_ids())
+        (row,) = reader.rows(reader.sample_ids(SampleFilter()))
     assert row.preview == "ask this now"
 
 

@@ -57,10 +57,7 @@ def turn_starts(prompt: Prompt) -> list[int]:
 
 
 def until_turn(prompt: Prompt, turn: int) -> Prompt:
-    """Return the conversation up to where the answer of one turn begins.
-
-    Raises:
-        IndexError: the conversation has no such turn.
-    """
-    end = turn_starts(prompt)[turn]
+    """Return the conversation up to where the answer of one turn begins; whole if no assistant block stands there."""
+    starts = turn_starts(prompt)
+    end = starts[turn] if turn < len(starts) else len(prompt.messages)
     return prompt if end == len(prompt.messages) else Prompt(prompt.messages[:end], prompt.tools_json)

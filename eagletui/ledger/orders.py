@@ -22,7 +22,7 @@ class NewPrompt:
     answers: int = 1
     """How many answers are wanted."""
     turns: tuple[int, ...] = (0,)
-    """Which assistant turns are to be generated; (0,) for the usual single one."""
+    """Which assistant turns are to be generated, by how many assistant blocks come before each (`core.chat`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,7 @@ class QueuedSample:
     key: str
     dataset: str
     prompt: Prompt
+    """Up to where the answer begins."""
     attempts: int
     """Requests made so far."""
     answer_index: int

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from eagletui.core.chat import Prompt
+from eagletui.core.chat import Prompt, until_turn
 from eagletui.core.tokdiff import Span
 from eagletui.ledger.codecs import unpack_bytes, unpack_ids, unpack_prompt, unpack_spans, unpack_text
 from eagletui.ledger.filters import SORT_KEYS, SampleFilter, order, where
@@ -69,6 +69,7 @@ class SampleDetail:
 
     row: SampleRow
     prompt: Prompt
+    """Up to where the answer begins, here and in the classes below."""
     attempts: tuple[AttemptRow, ...]
     """In order."""
     reply: StoredReply | None
@@ -162,17 +163,18 @@ class SamplesReader(Reader):
         """Read one sample in full; None when there is no such key."""
         with self._transactions.reading() as connection:
             row = connection.execute(
-                f"SELECT {_SAMPLE_COLUMNS}, prompts.body {_FROM_SAMPLES} WHERE sample_key = ?", (sample_key,)
+                f"SELECT {_SAMPLE_COLUMNS}, prompts.body, samples.turn {_FROM_SAMPLES} WHERE sample_key = ?",
+                (sample_key,),
             ).fetchone()
             if row is None:
                 return None
-            sample = _sample_row(row[:-1])
+            sample = _sample_row(row[:-2])
             attempts = connection.execute(
                 f"SELECT {columns(AttemptRow)} FROM attempts WHERE sample_id = ? ORDER BY number", (sample.id,)
             )
             return SampleDetail(
                 row=sample,
-                prompt=unpack_prompt(row[-1]),
+                prompt=_prompt(row),
                 attempts=tuple(AttemptRow(*attempt) for attempt in attempts),
                 reply=_reply(connection, sample.id),
                 tokens=_tokens(connection, sample.id),
@@ -216,33 +218,33 @@ class SamplesReader(Reader):
         """
         with self._transactions.reading() as connection:
             rows = connection.execute(
-                f"""SELECT {_SAMPLE_COLUMNS}, prompts.body {_FROM_SAMPLES}
+                f"""SELECT {_SAMPLE_COLUMNS}, prompts.body, samples.turn {_FROM_SAMPLES}
                 WHERE samples.state = 'tokenized' AND samples.id > ? AND +samples.usability IN {TRAINABLE}
                 ORDER BY samples.id LIMIT ?""",
                 (after, limit),
             ).fetchall()
             exports = []
             for row in rows:
-                sample = _sample_row(row[:-1])
+                sample = _sample_row(row[:-2])
                 tokens = _tokens(connection, sample.id)
                 if tokens is not None:
-                    exports.append(ToExport(sample, unpack_prompt(row[-1]), tokens))
+                    exports.append(ToExport(sample, _prompt(row), tokens))
             return exports
 
     def to_rebuild(self, after: int, limit: int) -> list[ToRebuild]:
         """List samples that hold an answer, by id, with the kept reply and the stored ids."""
         with self._transactions.reading() as connection:
             rows = connection.execute(
-                f"""SELECT {_SAMPLE_COLUMNS}, prompts.body {_FROM_SAMPLES}
+                f"""SELECT {_SAMPLE_COLUMNS}, prompts.body, samples.turn {_FROM_SAMPLES}
                 WHERE samples.answered_attempt_id IS NOT NULL AND samples.id > ? ORDER BY samples.id LIMIT ?""",
                 (after, limit),
             ).fetchall()
             found = []
             for row in rows:
-                sample = _sample_row(row[:-1])
+                sample = _sample_row(row[:-2])
                 reply = _reply(connection, sample.id)
                 if reply is not None:
-                    found.append(ToRebuild(sample, unpack_prompt(row[-1]), reply, _tokens(connection, sample.id)))
+                    found.append(ToRebuild(sample, _prompt(row), reply, _tokens(connection, sample.id)))
             return found
 
 
@@ -265,6 +267,10 @@ def page_end(row: SampleRow, wanted: SampleFilter) -> PageEnd:
 
 def _sample_row(row: tuple[Any, ...]) -> SampleRow:
     return SampleRow(*(*row[:-1], bool(row[-1])))
+
+
+def _prompt(row: tuple[Any, ...]) -> Prompt:
+    return until_turn(unpack_prompt(row[-2]), row[-1])
 
 
 def _ids(blob: bytes | None) -> "array[int] | None":

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from eagletui.core.chat import until_turn
 from eagletui.core.money import Books, admit
 from eagletui.ledger.books import read_books
 from eagletui.ledger.codecs import unpack_prompt
@@ -31,7 +32,7 @@ class AttemptWriter(Writer):
             if len(rows) < limit:
                 rows += connection.execute(query.format(due="not_before = 0"), (limit - len(rows),)).fetchall()
         return [
-            QueuedSample(row_id, key, dataset, unpack_prompt(body), attempts, answer_index, turn)
+            QueuedSample(row_id, key, dataset, until_turn(unpack_prompt(body), turn), attempts, answer_index, turn)
             for row_id, key, dataset, body, attempts, answer_index, turn in rows
         ]
 
