@@ -6,6 +6,7 @@ import fcntl
 import json
 import logging
 import os
+import signal
 import socket
 import sys
 import time
@@ -46,6 +47,7 @@ def main(argv: list[str] | None = None) -> int:
         threads=chosen.threads,
     )
     address = folder / "address.json"
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
     def on_ready(server: RunningServer) -> None:
         write_address(address, server)
@@ -56,7 +58,7 @@ def main(argv: list[str] | None = None) -> int:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             address.unlink(missing_ok=True)
             try:
-                asyncio.run(serve_until_signalled(options, on_ready))
+                asyncio.run(serve_until_signalled(options, on_ready, (signal.SIGTERM, signal.SIGINT)))
             finally:
                 address.unlink(missing_ok=True)
     except EagleError as error:

@@ -1,5 +1,6 @@
 """What an answer is and who can give one: a real model, or recordings."""
 
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -67,6 +68,7 @@ class PromptCounter:
         return len(self.tokenizer.encode(text, add_special_tokens=False).ids)
 
 
+@functools.cache
 def load_prompt_counter(folder: Path) -> PromptCounter:
     """Load the tokenizer and template of a folder."""
     environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)

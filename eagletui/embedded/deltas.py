@@ -1,6 +1,7 @@
 """The text a server shows for a list of ids, step by step."""
 
 import codecs
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,7 @@ class _TokenizerFile(msgspec.Struct):
     added_tokens: list[_Added]
 
 
+@functools.cache
 def load_vocabulary(folder: Path) -> Vocabulary:
     """Read the byte-level vocabulary of `folder/tokenizer.json`, whose added tokens are all special."""
     parsed = msgspec.json.decode((folder / "tokenizer.json").read_bytes(), type=_TokenizerFile)

@@ -31,7 +31,7 @@ from eagletui.embedded.exchange import Exchange
 from eagletui.embedded.fault_kinds import KINDS
 from eagletui.embedded.market import Endpoint, matches
 
-_FAULT_HEADER = re.compile(r"^\s*\[\[\s*fault\s*\]\]", re.MULTILINE)
+_FAULT_HEADER = re.compile(r"^[ \t]*\[\[[ \t]*fault[ \t]*\]\]", re.MULTILINE)
 _Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 

@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -14,6 +14,7 @@ from typing import Literal
 from aiohttp import web
 
 from eagletui.core.errors import RunError
+from eagletui.core.money import format_usd
 from eagletui.core.vocabulary import Vocabulary
 from eagletui.embedded.backend import Backend, load_prompt_counter
 from eagletui.embedded.books import open_books
@@ -21,7 +22,7 @@ from eagletui.embedded.data import replay_path, tokenizer_dir
 from eagletui.embedded.deltas import load_vocabulary
 from eagletui.embedded.faults import FaultScript, load_faults
 from eagletui.embedded.front import Front
-from eagletui.embedded.market import MODEL_SLUG
+from eagletui.embedded.market import ENDPOINTS, MODEL_SLUG
 from eagletui.embedded.replay import ReplayBackend, load_recordings
 
 HOST = "127.0.0.1"
@@ -43,7 +44,7 @@ class ServeOptions:
     """Replay: wait before the first token."""
     tokens_per_s: float | None = None
     """Replay: pace of a stream; None sends it at once."""
-    slots: int = 4
+    slots: int = 8
     """Model: answers computed at a time."""
     threads: int = 1
     """Model: CPU threads; the default leaves the other cores to the extractor."""
@@ -111,12 +112,15 @@ async def _start_backend(options: ServeOptions, vocabulary: Vocabulary) -> Backe
     return await start_model(vocabulary, slots=options.slots, threads=options.threads)
 
 
-async def serve_until_signalled(options: ServeOptions, on_ready: Callable[[RunningServer], None]) -> None:
-    """Serve until SIGTERM or SIGINT: the first drains, the second stops now. SIGHUP is ignored.
+async def serve_until_signalled(
+    options: ServeOptions, on_ready: Callable[[RunningServer], None], signals: Sequence[signal.Signals]
+) -> None:
+    """Serve until signalled: the first signal drains, the second stops now.
 
     Args:
         options: what to serve.
         on_ready: called once requests are taken.
+        signals: which ones end it.
     """
     server = await start_server(options)
     asked = 0
@@ -130,9 +134,8 @@ async def serve_until_signalled(options: ServeOptions, on_ready: Callable[[Runni
             stop.set()
 
     loop = asyncio.get_running_loop()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(name, on_signal)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    for number in signals:
+        loop.add_signal_handler(number, on_signal)
     try:
         on_ready(server)
         await drain.wait()
@@ -142,6 +145,29 @@ async def serve_until_signalled(options: ServeOptions, on_ready: Callable[[Runni
             task.cancel()
     finally:
         await server.close()
+
+
+def banner(options: ServeOptions, server: RunningServer) -> str:
+    """Describe a running provider for the person who started it."""
+    what = "a real model (SmolLM2-135M-Instruct)" if options.backend == "model" else "recorded answers"
+    limit = "no limit" if options.key_limit_pico is None else f"limit {format_usd(options.key_limit_pico)}"
+    kept = "in memory" if options.books is None else str(options.books)
+    lines = [
+        f"Embedded provider: {what} behind an OpenRouter-shaped API",
+        f"  base url   {server.base_url}/api/v1",
+        f"  model      {MODEL_SLUG}",
+        f"  key        any bearer token, {limit}",
+        f"  books      {kept}, {len(server.front.books.rows)} rows; {server.base_url}/embedded/books",
+    ]
+    if options.faults is not None:
+        lines.append(f"  faults     {len(server.front.faults.faults)} from {options.faults}")
+    for endpoint in ENDPOINTS:
+        prices = [format_usd(pico * 10**6) for pico in (endpoint.prompt_pico, endpoint.completion_pico)]
+        shape = "streams" if endpoint.streams else "no streams"
+        shape += ", logprobs" if endpoint.logprobs else ""
+        lines.append(f"  {endpoint.tag:<18} {prices[0]} in, {prices[1]} out per million tokens; {shape}")
+    lines.append("Ctrl-C finishes what is in flight; a second one stops now.")
+    return "\n".join(lines)
 
 
 def write_address(path: Path, server: RunningServer) -> None:
