@@ -5,14 +5,10 @@ count decides among them in `core/choice.py`. The weights are guesses of how usu
 readings and say when a text is too uncertain to be called usable.
 """
 
-import itertools
-import math
-from collections.abc import Iterator
-from dataclasses import replace
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
-from eagletui.core.chat import Prompt, ToolCall
-from eagletui.core.codecs import Form, declared_types, fill, gemma_form, json_forms, parameter_forms
+from eagletui.core.chat import Prompt
 from eagletui.core.outputs import (
     Assembly,
     Block,
@@ -22,46 +18,62 @@ from eagletui.core.outputs import (
     OutputFormat,
     Part,
     Special,
-    Spelling,
     Text,
     TextUsability,
-    Tools,
+    Written,
     split_specials,
 )
 from eagletui.core.reply import Reply
+from eagletui.core.toolsection import last_literal, sections
 
 LIMIT = 48
 """Readings kept per reply."""
-FORMS = 8
-"""Spellings of one call's arguments that are tried."""
-STRIPPED = {"": 0.2, "\n": 0.2, "\n\n": 0.1, "  ": 0.02}
-"""Whitespace that a server may have stripped, against the format's own glue with weight 1."""
+ENDS_REASONING: Mapping[str, float] = {"": 0.2, "\n": 0.2, "\n\n": 0.08, "  ": 0.02}
+"""Whitespace that a server may have stripped from the end of the reasoning; the format's own glue has weight 1."""
+BLANK_CONTENT: Mapping[str, float] = {"": 0.1, "\n": 0.05, "\n\n": 0.05, "  ": 0.01}
+"""Whitespace that may have stood before a call without content."""
+BEFORE_CALL: Mapping[str, float] = {"": 0.3, "\n": 0.3, "\n\n": 0.4, "  ": 0.02}
+"""Whitespace that a server may have stripped between content and a call."""
 NO_CLOSE = 0.05
 """A call, or the end, inside the reasoning, against one after the close tag."""
 NO_BLOCK = 0.3
 """An answer without any block that the parser took for reasoning."""
 CUT_AT_CLOSE = 0.1
-"""A cut right after the close tag, against a cut inside the reasoning."""
+"""A cut right after the close tag, or in the header that follows it, against a cut inside the reasoning."""
 CUT_CALL = 20.0
 """`tool_calls` with exactly `max_tokens` billed: nearly always a cut that the server does not name."""
 STRUCTURE = 0.1
 """Structural strings inside a field that were tokens after all, against ordinary text."""
-AFTER_CALL = 0.05
-"""Whitespace after the tool section, which most servers drop."""
+CLOSE_TWICE = 0.05
+"""A second close tag that the parser swallowed."""
 RARER = 0.1
-"""Each further way to write an absent reasoning."""
+"""Each further way to write an absent reasoning, another header, no glue where the format has some."""
+WHOLE_CALL = 2.0
+"""An answer whose content ends with a call: rather the end token of a call than that of an answer."""
+HEADER_LEFT = 0.5
+"""A message header that the parser left in the content, against one that the model wrote as text."""
+GLUE_KEPT = 0.5
+"""Content that still ends with a newline after the server took the glue away: it may have taken nothing."""
+LOST_CALL = 0.1
+"""No content from a server that drops calls it does not know: a call may be lost."""
+SWALLOWED = 0.02
+"""What a server that rewrites calls or strips text may have swallowed that no reading writes down."""
+SPECIALS_SWALLOWED = 0.01
+"""The same for a server that only removes structural strings from text."""
+
+HEADER_NOTE = "a header left in the content"
 
 
-class _Piece(NamedTuple):
-    """One way to write a stretch of the raw text."""
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """One way to write the reasoning block."""
 
     parts: tuple[Part, ...] = ()
     weight: float = 1.0
     note: str = ""
     block: Block = "none"
-    """For the head: the state of the reasoning block."""
     close_at: int | None = None
-    """For the head: where in `parts` the close tag's token stands."""
+    """Where in `parts` the close tag's token stands."""
 
 
 def assemble(
@@ -99,25 +111,27 @@ def candidates(
     Returns:
         Readings with `prior` relative to each other.
     """
-    builder = _Builder(reply, fmt, profile.losses(fmt.name), prompt, max_tokens, thinking)
-    readings = sorted(builder.readings(), key=lambda reading: -reading.prior)[:LIMIT]
-    verbatim = len({reading.raw for reading in readings}) == 1 and builder.losses.special_text == "kept"
-    usability, reasons = builder.usability()
+    writer = _Writer(reply, fmt, profile.losses(fmt.name), prompt, max_tokens, thinking)
+    readings = sorted(writer.readings(), key=lambda reading: -reading.prior)[:LIMIT]
+    verbatim = len({reading.raw for reading in readings}) == 1 and writer.losses.special_text == "kept"
+    usability, reasons = writer.usability()
+    unlisted = writer.unlisted(verbatim) * readings[0].prior
     return tuple(
         replace(
             reading,
             usability="text_suspect" if reading.open_ended and usability == "usable" else usability,
             reasons=(*reading.reasons, *reasons),
-            refused=builder.refused(),
-            misfit=builder.misfit(),
+            refused=writer.refused(),
+            misfit=writer.misfit(),
             verbatim=verbatim,
+            unlisted=unlisted,
         )
         for reading in readings
     )
 
 
-class _Builder:
-    """Lists the readings of one reply. Each method writes one stretch of the raw text."""
+class _Writer:
+    """Writes the readings of one reply, stretch by stretch."""
 
     def __init__(
         self,
@@ -139,7 +153,7 @@ class _Builder:
 
     def readings(self) -> Iterator[Assembly]:
         """Yield every reading."""
-        tails = self._tails()
+        tails = sections(self.calls, self.fmt, self.losses, self.prompt) if self.calls else [Written()]
         for head in self._heads():
             for body in self._bodies(head):
                 for tail in tails:
@@ -147,176 +161,168 @@ class _Builder:
 
     # The head: the reasoning block.
 
-    def _heads(self) -> Iterator[_Piece]:
+    def _heads(self) -> Iterator[_Head]:
         rule = self.fmt.reasoning
         if not self.thinks:
-            yield _Piece()
+            yield _Head()
             return
         opener = self._literal(rule.open) if rule.opened_by == "model" else ()
         if not self.reasoning:
             yield from self._empty_heads(opener)
             return
-        follows = bool(self.content or self.calls)
-        for text in self._reasoning_texts(ends_here=self.cut and not follows):
+        nothing_follows = not self.content and not self.calls
+        for text in self._reasoning_texts(ends_here=self.cut and nothing_follows):
             inside = (*opener, *text.parts)
-            opened = text._replace(parts=inside, block="open")
-            if self.cut and not follows:
+            opened = _Head(inside, text.weight, text.note, "open")
+            closed = self._closed(inside, text.weight, text.note)
+            if self.cut and nothing_follows:
                 yield opened
-                yield self._closed(text, inside, CUT_AT_CLOSE, "cut after the close tag")
+                yield replace(
+                    closed, weight=text.weight * CUT_AT_CLOSE, note=_join(text.note, "cut after the close tag")
+                )
                 continue
-            yield self._closed(text, inside)
+            yield closed
             if self.content or not self.losses.implicit_close:
                 continue
-            yield opened._replace(weight=text.weight * NO_CLOSE, note=_join(text.note, "no close tag"))
-            if opener and not self.calls:
+            yield replace(opened, weight=text.weight * NO_CLOSE, note=_join(text.note, "no close tag"))
+            if self.calls:
+                continue
+            if self._holds_specials(self.reasoning):
+                tokens = (*opener, *(part for piece in text.parts for part in self._literal(piece.text, "reasoning")))
+                yield _Head(tokens, text.weight * STRUCTURE, "a call inside the reasoning", "open")
+            if opener:
                 started = bool(rule.after_open) and self.reasoning.startswith(rule.after_open)
-                weight = NO_CLOSE if started else NO_BLOCK
-                yield text._replace(weight=text.weight * weight, note="no reasoning block")
+                yield _Head(text.parts, text.weight * (NO_CLOSE if started else NO_BLOCK), "no reasoning block")
 
-    def _closed(self, text: _Piece, inside: tuple[Part, ...], weight: float = 1.0, note: str = "") -> _Piece:
+    def _closed(self, inside: tuple[Part, ...], weight: float, note: str) -> _Head:
         close = self._literal(self.fmt.reasoning.close)
-        at = next((len(inside) + i for i, part in enumerate(close) if isinstance(part, Special)), None)
-        return _Piece((*inside, *close), text.weight * weight, _join(text.note, note), "closed", at)
+        at = next((len(inside) + index for index, part in enumerate(close) if isinstance(part, Special)), None)
+        return _Head((*inside, *close), weight, note, "closed", at)
 
-    def _empty_heads(self, opener: tuple[Part, ...]) -> Iterator[_Piece]:
+    def _empty_heads(self, opener: tuple[Part, ...]) -> Iterator[_Head]:
         rule = self.fmt.reasoning
         glue = rule.after_open + rule.before_close
+        # A server that keeps the glue would have returned it as reasoning.
         ways = [way for way in rule.absent if way != "glue" or not glue or self.losses.reasoning == "strip"]
         for index, way in enumerate(ways or ["close"]):
             weight = RARER**index
             if way == "nothing":
-                yield _Piece((), weight, "no reasoning block" if index else "")
+                yield _Head((), weight, "no reasoning block" if index else "")
             else:
                 inside = (*opener, *_text(glue if way == "glue" else "", "glue"))
-                yield self._closed(_Piece(), inside, weight, "empty reasoning block" if index else "")
+                yield self._closed(inside, weight, "empty reasoning block" if index else "")
 
-    def _reasoning_texts(self, ends_here: bool) -> list[_Piece]:
+    def _reasoning_texts(self, ends_here: bool) -> list[Written]:
         rule, loss, text = self.fmt.reasoning, self.losses.reasoning, self.reasoning
         if loss == "verbatim":
-            return [_Piece(_text(text, "reasoning"))]
+            return [Written(_text(text, "reasoning"))]
         start = rule.after_open if loss == "strip" else ""
         return [
-            _Piece(_text(start + text + tail, "reasoning"), weight, _named(note, "ends the reasoning"))
-            for tail, weight, note in _stripped("" if ends_here else rule.before_close)
+            Written(_text(start + text + tail, "reasoning"), weight, _named(note, "ends the reasoning"))
+            for tail, weight, note in _stripped("" if ends_here else rule.before_close, ENDS_REASONING)
         ]
 
     # The body: the content, up to the first call.
 
-    def _bodies(self, head: _Piece) -> list[_Piece]:
-        glue = self.fmt.reasoning.after_close if head.block == "closed" else ""
+    def _bodies(self, head: _Head) -> Iterator[Written]:
+        rule, frame = self.fmt.reasoning, self.fmt.content
+        glue = rule.after_close if head.block == "closed" else ""
         if self.calls:
-            return self._bodies_before_calls(glue)
-        if not self.content and (self.cut or head.block == "open" or (self.reasoning and head.block == "none")):
-            return [_Piece()]
-        text = glue + self.content if self.losses.content == "strip" and self.content else self.content
-        opener = self._literal(self.fmt.content.open)
-        bodies = [_Piece((*opener, *_text(text, "content")))]
-        if any(special in text for special in self.fmt.specials):
+            yield from self._bodies_before_calls(glue)
+            return
+        ends_in_reasoning = bool(self.reasoning) and head.block != "closed"
+        if not self.content and (self.cut or ends_in_reasoning):
+            yield Written()
+            return
+        text = self.content
+        if text and self.losses.content == "strip":
+            text = glue + text
+        opener = self._literal(frame.open)
+        yield Written((*opener, *_text(text, "content")))
+        left = self._header_left(text) if frame.open and head.block == "closed" else None
+        if left is not None:
+            yield Written(left, HEADER_LEFT, HEADER_NOTE)
+        for other in frame.other_opens:
+            yield Written((*self._literal(other), *_text(text, "content")), RARER, "another header")
+        if self._holds_specials(text):
             tokens = (*opener, *self._literal(text, "content"))
-            bodies.append(_Piece(tokens, STRUCTURE, "structural strings as tokens"))
-        return bodies
+            yield Written(tokens, STRUCTURE, "structural strings as tokens")
+        if self.losses.special_text == "removed" and head.block == "closed" and text.startswith(glue) and text:
+            twice = (*_text(glue, "glue"), *self._literal(rule.close), *_text(text.removeprefix(glue), "content"))
+            yield Written(twice, CLOSE_TWICE, "the close tag twice")
 
-    def _bodies_before_calls(self, glue: str) -> list[_Piece]:
+    def _header_left(self, text: str) -> tuple[Part, ...] | None:
+        """Write content that starts with the next message's header, which overlaps the close of the reasoning."""
+        close = self.fmt.reasoning.close
+        overlap = next((size for size in range(len(close), 0, -1) if text.startswith(close[-size:])), 0)
+        rest = text[overlap:]
+        return self._literal(rest, "content") if overlap and self._holds_specials(text[:overlap]) else None
+
+    def _bodies_before_calls(self, glue: str) -> Iterator[Written]:
         tools, loss, frame, text = self.fmt.tools, self.losses, self.fmt.content, self.content
         if not text.strip():
-            kept = loss.blank_content_with_tools == "kept" and loss.content_with_tools == "verbatim"
-            if kept:
-                return [_Piece(_text(text, "glue"))]
-            return [
-                _Piece(_text(white, "glue"), weight, _named(note, "stands before the call"))
-                for white, weight, note in _stripped(glue + tools.before)
-            ]
+            if loss.blank_content_with_tools == "kept" and loss.content_with_tools == "verbatim":
+                yield Written(_text(text, "glue"))
+                return
+            for white, weight, note in _stripped(glue + tools.before, BLANK_CONTENT):
+                yield Written(_text(white, "glue"), weight, _named(note, "stands before the call"))
+            return
         start = glue if loss.content_with_tools == "strip" else ""
         match loss.content_with_tools:
-            case "verbatim" | "dropped":
-                ends = [("", 1.0, "")]
+            case "rstrip" | "strip":
+                ends = _stripped(tools.before_with_content, BEFORE_CALL)
             case "without-glue":
-                ends = [(tools.before_with_content, 1.0, ""), ("", RARER, "nothing")]
+                untouched = GLUE_KEPT if text.endswith("\n") else RARER
+                ends = [(tools.before_with_content, 1.0, ""), ("", untouched, "nothing")]
+            case "after":
+                yield Written()
+                return
             case _:
-                ends = _stripped(tools.before_with_content)
+                ends = [("", 1.0, "")]
         opener, closer = self._literal(frame.open_with_tools), self._literal(frame.close_with_tools)
-        return [
-            _Piece(
-                (*opener, *_text(start + text + white, "content"), *closer),
-                weight,
-                _named(note, "stands before the call"),
-            )
-            for white, weight, note in ends
-        ]
-
-    # The tail: the tool section.
-
-    def _tails(self) -> list[_Piece]:
-        if not self.calls:
-            return [_Piece()]
-        tools = self.fmt.tools
-        tails: list[_Piece] = []
-        for spelling in (None, *(known for known in tools.spellings if known.name in self.losses.spellings)):
-            written = _spelled(tools, spelling)
-            calls = [self._call_forms(call, index, written) for index, call in enumerate(self.calls)]
-            for chosen in itertools.islice(itertools.product(*calls), LIMIT):
-                parts: list[Part] = [*self._literal(written.open)]
-                for index, piece in enumerate(chosen):
-                    parts += self._literal(written.between) if index else ()
-                    parts += piece.parts
-                parts += self._literal(written.close)
-                weight = math.prod((piece.weight for piece in chosen), start=spelling.weight if spelling else 1.0)
-                note = _join(spelling.name if spelling else "", *(piece.note for piece in chosen))
-                tails.append(_Piece(tuple(parts), weight, note))
-        tails.sort(key=lambda piece: -piece.weight)
-        first = tails[0]
-        if self.losses.text_after_calls == "dropped" and not self.cut:
-            after = _text(tools.after + "\n", "glue")
-            tails.append(_Piece((*first.parts, *after), first.weight * AFTER_CALL, "newline after the call"))
-        return tails[:LIMIT]
-
-    def _call_forms(self, call: ToolCall, index: int, tools: Tools) -> list[_Piece]:
-        types = declared_types(self.prompt.tools_json if self.prompt else None).get(call.name, {})
-        forms: tuple[Form, ...]
-        match tools.codec:
-            case "parameters":
-                forms = parameter_forms(call.arguments, self.losses, types, tools)
-            case "gemma-dict":
-                forms = gemma_form(call.arguments)
-            case _:
-                forms = json_forms(call.arguments, self.losses, types)
-        forms = forms or (Form(call.arguments, 1.0, ""),)
-        written_id = self._written_id(call, index)
-        pieces: list[_Piece] = []
-        for form in forms[:FORMS]:
-            values = {"id": written_id, "name": call.name, "arguments": form.text}
-            parts = (
-                Text(fill(part.text, values), "tool_call") if isinstance(part, Text) else part
-                for part in self._literal(tools.each, "tool_call")
-            )
-            pieces.append(_Piece(tuple(part for part in parts if part.text), form.weight, form.note))
-        return pieces
-
-    def _written_id(self, call: ToolCall, index: int) -> str:
-        if self.losses.tool_ids == "kept" and call.id:
-            return call.id
-        earlier = sum(len(message.tool_calls) for message in self.prompt.messages) if self.prompt else 0
-        return fill(self.fmt.tools.id_form, {"name": call.name, "index": str(index + earlier)})
+        for white, weight, note in ends:
+            parts = (*opener, *_text(start + text + white, "content"), *closer)
+            yield Written(parts, weight, _named(note, "stands before the call"))
 
     # The end.
 
-    def _finish(self, head: _Piece, body: _Piece, tail: _Piece) -> Iterator[Assembly]:
+    def _finish(self, head: _Head, body: Written, tail: Written) -> Iterator[Assembly]:
         parts = (*head.parts, *body.parts, *tail.parts)
         prior = head.weight * body.weight * tail.weight
         note = _join(head.note, body.note, tail.note)
+        known = Assembly(parts, prior, block=head.block, close_at=head.close_at, note=note)
         end = self.fmt.end_token(self.reply.finish_reason)
         if end is None:
-            yield Assembly(parts, prior, block=head.block, close_at=head.close_at, note=note)
+            yield known
+            header = self._literal(self.fmt.content.open)
+            if head.block == "closed" and header and not self.content:
+                where = "cut in the header of the content"
+                yield replace(known, parts=(*parts, *header), open_ended=True, note=where, reasons=(where,))
             return
-        glue = _text(self.fmt.tools.after, "glue") if self.calls else ()
-        whole = (*parts, *glue, Special(end))
-        yield Assembly(whole, prior, end=end, block=head.block, close_at=head.close_at, note=note)
+        if body.note == HEADER_NOTE and parts[-1:] in (
+            (Special(self.fmt.end.stop),),
+            (Special(self.fmt.end.tool_calls),),
+        ):
+            yield replace(known, end=parts[-1].text)
+            return
+        after = _text(self.fmt.tools.after, "glue") if self.calls else ()
+        if self.calls and self.losses.content_with_tools == "after" and self.content:
+            after = _text(f"\n{self.content}", "content")
+        whole = (*parts, *after, Special(end))
+        yield replace(known, parts=whole, end=end)
+        if self._ends_with_call():
+            end = self.fmt.end.tool_calls or end
+            yield replace(known, parts=(*parts, *after, Special(end)), end=end, prior=prior * WHOLE_CALL)
         if self.silent_cut:
             reason = "cut by max_tokens inside a call, though the server says tool_calls"
-            yield Assembly(
-                whole, prior * CUT_CALL, reasons=(reason,), block=head.block, close_at=head.close_at, open_ended=True,
-                note=_join(note, "cut"),
-            )  # fmt: skip
+            cut = replace(known, parts=whole, prior=prior * CUT_CALL, open_ended=True, reasons=(reason,))
+            yield replace(cut, note=_join(note, "cut"))
+
+    def _ends_with_call(self) -> bool:
+        """Say whether the content ends with the markup of a call, in a format that ends such an answer otherwise."""
+        last = last_literal(self.fmt.tools, self.fmt.specials)
+        differs = self.fmt.end.tool_calls not in ("", self.fmt.end.stop)
+        return differs and not self.calls and last is not None and self.content.rstrip().endswith(last.text)
 
     # What the reply as a whole allows.
 
@@ -344,8 +350,22 @@ class _Builder:
         doubts = tuple(doubt for doubt in (self.misfit(), self.refused()) if doubt)
         return ("text_suspect" if doubts else "usable"), doubts
 
+    def unlisted(self, verbatim: bool) -> float:
+        """Weigh the raw texts that no reading writes down, against the most likely reading."""
+        declared = self.prompt is not None and bool(self.prompt.tools_json)
+        dropped = self.losses.undeclared_calls if declared else self.losses.calls_without_tools
+        if dropped == "dropped" and not self.calls and not self.content.strip() and not self.cut:
+            return LOST_CALL
+        if verbatim:
+            return 0.0
+        stripped = bool(self.reasoning) and self.losses.reasoning != "verbatim"
+        return SWALLOWED if self.calls or stripped else SPECIALS_SWALLOWED
+
     def _literal(self, text: str, kind: Field = "glue") -> tuple[Part, ...]:
         return split_specials(text, self.fmt.specials, kind)
+
+    def _holds_specials(self, text: str) -> bool:
+        return any(special in text for special in self.fmt.specials)
 
 
 def _split_content(reply: Reply, fmt: OutputFormat, losses: Losses) -> tuple[str, str]:
@@ -357,23 +377,9 @@ def _split_content(reply: Reply, fmt: OutputFormat, losses: Losses) -> tuple[str
     return head.removeprefix(rule.open), tail
 
 
-def _spelled(tools: Tools, spelling: Spelling | None) -> Tools:
-    if spelling is None:
-        return tools
-    return replace(
-        tools,
-        open=tools.open if spelling.open is None else spelling.open,
-        close=tools.close if spelling.close is None else spelling.close,
-        each=tools.each if spelling.each is None else spelling.each,
-        between=tools.between if spelling.between is None else spelling.between,
-        parameter=tools.parameter if spelling.parameter is None else spelling.parameter,
-    )
-
-
-def _stripped(natural: str) -> list[tuple[str, float, str]]:
+def _stripped(natural: str, others: Mapping[str, float]) -> list[tuple[str, float, str]]:
     """Return whitespace that may have stood there with weight and note, the format's own first."""
-    others = [(white, weight, repr(white)) for white, weight in STRIPPED.items() if white != natural]
-    return [(natural, 1.0, ""), *others]
+    return [(natural, 1.0, ""), *((white, weight, repr(white)) for white, weight in others.items() if white != natural)]
 
 
 def _named(white: str, what: str) -> str:

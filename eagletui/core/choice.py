@@ -9,6 +9,14 @@ from eagletui.core.outputs import Assembly, Losses, Special
 SURE = 0.75
 """A raw text is called usable when it holds at least this share of the likelihood of all readings that fit."""
 
+UNCOUNTED = 20.0
+"""How much more of what is not written down fits a reply when no count speaks against it."""
+
+FAR = 4
+"""Tokens that another segmentation of the same text easily differs by."""
+FAR_SHARE = 0.1
+"""The same as a share of the billed tokens."""
+
 
 class TokenCounts(NamedTuple):
     """How many tokens a reading has."""
@@ -78,6 +86,8 @@ def choose(
 ) -> Choice:
     """Let the billed counts pick among readings and settle whether the text is usable.
 
+    Readings are measured in order only until those that are left cannot change the outcome.
+
     Args:
         readings: from `assembly.candidates`, the most likely first.
         losses: the profile's losses for this format.
@@ -87,16 +97,25 @@ def choose(
         offset: billed minus counted, as proved for the endpoint.
     """
     if measure is None or billed is None:
-        return _settle(readings, None if measure is None else measure(readings[0]), None)
-    counted = [(reading, measure(reading)) for reading in readings]
-    fitting = [
-        (reading, counts)
-        for reading, counts in counted
-        if _fits(reading, counts, billed - offset) and _reasoning_fits(reading, counts, losses, billed_reasoning)
-    ]
-    if not fitting:
-        return _settle(readings, counted[0][1], False)
-    return _settle([reading for reading, _ in fitting], fitting[0][1], True)
+        counts = None if measure is None else measure(readings[0])
+        return _settle(_without_open_end(readings), counts, None, readings[0].unlisted * UNCOUNTED)
+    left = sum(reading.prior for reading in readings)
+    fitting: list[Assembly] = []
+    first: TokenCounts | None = None
+    best: TokenCounts | None = None
+    for reading in readings:
+        counts = measure(reading)
+        first = first or counts
+        left -= reading.prior
+        if _fits(reading, counts, billed - offset) and _reasoning_fits(reading, counts, losses, billed_reasoning):
+            fitting.append(reading)
+            best = best or counts
+        if fitting and _share(fitting, left + fitting[0].unlisted) >= SURE:
+            break
+    if fitting:
+        return _settle(fitting, best, True, fitting[0].unlisted)
+    apart = abs(billed - offset - first.total) if first else 0
+    return _settle(readings, first, False, readings[0].unlisted, text_lost=apart > max(FAR, billed * FAR_SHARE))
 
 
 def _fits(reading: Assembly, counts: TokenCounts, billed: int) -> bool:
@@ -111,17 +130,40 @@ def _reasoning_fits(reading: Assembly, counts: TokenCounts, losses: Losses, bill
     return billed == counts.inside if reading.block == "closed" else billed >= counts.inside
 
 
-def _settle(fitting: Sequence[Assembly], counts: TokenCounts | None, agrees: bool | None) -> Choice:
+def _share(fitting: Sequence[Assembly], others: float) -> float:
+    """Return the likelihood of the first reading's raw text among those that fit and `others`."""
+    same = sum(reading.prior for reading in fitting if reading.raw == fitting[0].raw)
+    return same / (sum(reading.prior for reading in fitting) + others)
+
+
+def _settle(
+    fitting: Sequence[Assembly],
+    counts: TokenCounts | None,
+    agrees: bool | None,
+    unlisted: float,
+    *,
+    text_lost: bool = False,
+) -> Choice:
     best = fitting[0]
-    whole = sum(reading.prior for reading in fitting)
-    share = sum(reading.prior for reading in fitting if reading.raw == best.raw) / whole
+    share = _share(fitting, unlisted)
     doubt = ""
     if agrees is False and not best.verbatim:
         doubt = "no raw text that gives this reply has the billed count"
+    elif agrees is False and text_lost:
+        doubt = "the billed count is too far from the text's to be another segmentation of it"
     elif agrees is not False and share < SURE:
-        others = sorted({reading.note or "the plain one" for reading in fitting if reading.raw != best.raw})
-        doubt = f"other raw texts give the same reply: {', '.join(others[:4])}"
+        others = dict.fromkeys(reading.note for reading in fitting if reading.raw != best.raw and reading.note)
+        named = list(others)[:3] or ["what this server swallows leaves no trace"]
+        doubt = f"other raw texts give the same reply: {'; '.join(named)}"
     if doubt:
         usability = "text_suspect" if best.usability == "usable" else best.usability
         best = replace(best, usability=usability, reasons=(*best.reasons, doubt))
     return Choice(best, counts, agrees, share)
+
+
+def _without_open_end(readings: Sequence[Assembly]) -> list[Assembly]:
+    """Take the end token off readings that were cut: without ids nobody knows where exactly."""
+    return [
+        replace(reading, parts=reading.parts[:-1], end=None) if reading.open_ended and reading.end else reading
+        for reading in readings
+    ]

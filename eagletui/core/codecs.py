@@ -1,15 +1,15 @@
 """Tool calls as text: what a model may have written, given the arguments that a server handed out.
 
-A server that parses arguments and writes them again leaves only the value. Each function returns `Form`s: the texts
-that lead to the same arguments, the standard one first, with a weight that says how usual each is.
+A server that parses arguments and writes them again leaves only the value. `argument_forms` returns the ways to write
+it that lead to the same arguments, the standard one first, with a weight that says how usual each is.
 """
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from eagletui.core.outputs import Losses, Tools
+from eagletui.core.outputs import Field, Losses, Part, Special, Text, Tools, Written, split_specials
 
 COMPACT_WEIGHT = 0.3
 """JSON without spaces after `,` and `:`, which models write now and then."""
@@ -21,108 +21,129 @@ NUMBER_WEIGHT = 0.1
 OUTER_SPACE_WEIGHT = 0.02
 SLASH_WEIGHT = 0.05
 """`\\/` for `/`."""
-PYTHON_WEIGHT = 0.2
+PYTHON_WEIGHT = 0.1
 """`True` where the family's template writes `true`, or the other way round."""
+
+GEMMA_QUOTE = '<|"|>'
+"""Gemma 4's quote token."""
+LISTS = 12
+"""Parameter lists kept while they are built up."""
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 _ESCAPE = re.compile(r"[^\x00-\x7f]")
 
 
-class Form(NamedTuple):
-    """One text that gives the same arguments."""
+class _Text(NamedTuple):
+    """A form that is text alone."""
 
     text: str
     weight: float
-    """Relative to the standard form."""
     note: str
-    """What differs from the standard form; empty for the standard one."""
 
 
-def json_forms(arguments: str, losses: Losses, types: Mapping[str, str]) -> tuple[Form, ...]:
-    """Return the JSON texts that a server with these losses hands out as `arguments`.
+def argument_forms(
+    arguments: str, losses: Losses, types: Mapping[str, str], tools: Tools, specials: Sequence[str]
+) -> tuple[Written, ...]:
+    """Return the ways to write a call's arguments that this server hands out as `arguments`.
 
     Args:
         arguments: the JSON text as received.
         losses: what the server does to arguments.
         types: declared JSON type per top-level parameter.
+        tools: the format's tool section.
+        specials: the format's special strings; in values they stay text.
 
     Returns:
-        Forms, the most likely first. Text that is no JSON comes back as it is.
+        Forms, the most likely first; at least one. Text that is no JSON object comes back as it is.
     """
+    if not _is_object(arguments):
+        return (Written(_text(arguments), 1.0, ""),)
+    match tools.codec:
+        case "parameters":
+            return _parameter_forms(arguments, losses, types, tools, specials)
+        case "gemma-dict":
+            inner = _gemma_parts(json.loads(arguments))[1:-1]
+            return (Written(merged(inner), 1.0, ""),)
+        case _:
+            forms = _json_forms(arguments, losses, types)
+            return tuple(Written(_text(form.text), form.weight, form.note) for form in forms)
+
+
+def fill(
+    pattern: str, values: Mapping[str, str | tuple[Part, ...]], specials: Sequence[str], kind: Field = "tool_call"
+) -> tuple[Part, ...]:
+    """Put values into the named fields of a literal pattern; other braces stay.
+
+    Args:
+        pattern: text with fields such as {name}; its specials become tokens.
+        values: text or parts per field name; specials in a text stay text.
+        specials: the format's special strings.
+        kind: the field of the texts.
+    """
+    parts: list[Part] = []
+    names = "|".join(re.escape(name) for name in values)
+    for index, piece in enumerate(re.split(rf"\{{({names})\}}", pattern)):
+        value = values[piece] if index % 2 else split_specials(piece, specials, kind)
+        parts += (Text(value, kind),) if isinstance(value, str) else value
+    return merged(parts)
+
+
+def merged(parts: Iterable[Part]) -> tuple[Part, ...]:
+    """Join neighbouring texts of one field and leave out empty ones."""
+    joined: list[Part] = []
+    for part in parts:
+        last = joined[-1] if joined else None
+        if isinstance(part, Text) and isinstance(last, Text) and part.field == last.field:
+            joined[-1] = Text(last.text + part.text, part.field)
+        elif part.text:
+            joined.append(part)
+    return tuple(joined)
+
+
+def _json_forms(arguments: str, losses: Losses, types: Mapping[str, str]) -> list[_Text]:
     loss = losses.arguments
-    if loss == "verbatim" or not _is_object(arguments):
-        return (Form(arguments, 1.0, ""),)
-    forms = [Form(arguments, 1.0, "")]
+    forms = [_Text(arguments, 1.0, "")]
+    if loss == "verbatim":
+        return forms
     if loss in ("reserialised", "reserialised-ascii"):
-        if loss == "reserialised-ascii":
-            plain = _respace(arguments, ", ", ": ", _unescape)
-            forms = [Form(plain, 1.0, "")] + (
-                [Form(arguments, ESCAPED_WEIGHT, "escaped")] if plain != arguments else []
-            )
-        else:
-            forms += _when_different(arguments, _respace(arguments, ", ", ": ", _escape), ESCAPED_WEIGHT, "escaped")
-        plain = forms[0].text
+        plain = _respace(arguments, ", ", ": ", _unescape) if loss == "reserialised-ascii" else arguments
+        forms = [_Text(plain, 1.0, "")]
+        forms += _when_different(plain, _respace(plain, ", ", ": ", _escape), ESCAPED_WEIGHT, "escaped")
         forms += _when_different(plain, _respace(plain, ",", ":", str), COMPACT_WEIGHT, "compact")
         forms += _when_different(plain, _indent(plain), INDENTED_WEIGHT, "indented")
         forms += _when_different(plain, plain.replace("/", "\\/"), SLASH_WEIGHT, "slashes escaped")
-    forms += [
-        Form(_respell_numbers(form.text, types, how), form.weight * weight, _join(form.note, note))
-        for how, weight, note in _number_ways(loss)
-        for form in tuple(forms)
-        if _respell_numbers(form.text, types, how) != form.text
-    ]
-    if arguments == "{}" and loss in ("coerced", "trimmed"):
-        forms.append(Form("", NUMBER_WEIGHT, "no arguments at all"))
-    forms.append(Form(f" {forms[0].text}\n", OUTER_SPACE_WEIGHT, "space around the arguments"))
-    return tuple(sorted(forms, key=lambda form: -form.weight))
+    for how, weight, note in _number_ways(loss):
+        respelled = [(form, _respell_numbers(form.text, types, how)) for form in forms]
+        forms += [
+            _Text(text, form.weight * weight, _join(form.note, note)) for form, text in respelled if text != form.text
+        ]
+    if arguments == "{}":
+        forms.append(_Text("", NUMBER_WEIGHT, "no arguments at all"))
+    forms.append(_Text(f" {forms[0].text}\n", OUTER_SPACE_WEIGHT, "space around the arguments"))
+    return sorted(forms, key=lambda form: -form.weight)
 
 
-def parameter_forms(arguments: str, losses: Losses, types: Mapping[str, str], tools: Tools) -> tuple[Form, ...]:
-    """Return the parameter lists of a tag format (GLM, DSML, Qwen3.5, MiniMax) that give these arguments.
-
-    Args:
-        arguments: the JSON object as received.
-        losses: what the server does to arguments.
-        types: declared JSON type per parameter.
-        tools: the format's tool section: `parameter`, `between_parameters` and `booleans`.
-
-    Returns:
-        Forms, the most likely first. Arguments that are no JSON object give none.
-    """
-    if not _is_object(arguments):
-        return ()
-    lists: list[Form] = [Form("", 1.0, "")]
+def _parameter_forms(
+    arguments: str, losses: Losses, types: Mapping[str, str], tools: Tools, specials: Sequence[str]
+) -> tuple[Written, ...]:
+    lists = [Written((), 1.0, "")]
     for position, (key, value) in enumerate(_members(arguments)):
-        joint = tools.between_parameters if position else ""
+        joint = split_specials(tools.between_parameters, specials, "tool_call") if position else ()
         lists = [
-            Form(
-                before.text + joint + fill(tools.parameter, {"key": key, "value": form.text, "string": mark}),
+            Written(
+                (*before.parts, *joint, *fill(tools.parameter, _fields(key, form.text, mark), specials)),
                 before.weight * form.weight,
                 _join(before.note, form.note),
             )
             for before in lists
             for form, mark in _value_forms(value, types.get(key, ""), losses, tools)
         ]
-        lists = sorted(lists, key=lambda form: -form.weight)[:12]
+        lists = sorted(lists, key=lambda form: -form.weight)[:LISTS]
     return tuple(lists)
 
 
-def gemma_form(arguments: str) -> tuple[Form, ...]:
-    """Return Gemma 4's notation: sorted bare keys, strings between quote tokens."""
-    if not _is_object(arguments):
-        return ()
-    return (Form(_gemma_value(json.loads(arguments)).removeprefix("{").removesuffix("}"), 1.0, ""),)
-
-
-def fill(pattern: str, values: Mapping[str, str]) -> str:
-    """Put values into the named fields of a literal pattern; other braces stay.
-
-    Args:
-        pattern: text with fields such as {name}.
-        values: text per field name.
-    """
-    names = "|".join(re.escape(name) for name in values)
-    return re.sub(f"\\{{({names})\\}}", lambda match: values[match.group(1)], pattern) if values else pattern
+def _fields(key: str, value: str, mark: str) -> dict[str, str]:
+    return {"key": key, "value": value, "string": mark}
 
 
 def declared_types(tools_json: str | None) -> dict[str, dict[str, str]]:
@@ -145,28 +166,28 @@ def declared_types(tools_json: str | None) -> dict[str, dict[str, str]]:
     return found
 
 
-def _value_forms(value: str, declared: str, losses: Losses, tools: Tools) -> Iterator[tuple[Form, str]]:
+def _value_forms(value: str, declared: str, losses: Losses, tools: Tools) -> Iterator[tuple[_Text, str]]:
     """Yield each text of one value with the `string` mark that goes with it."""
     if value.startswith('"'):
-        yield Form(json.loads(value), 1.0, ""), "true"
+        yield _Text(json.loads(value), 1.0, ""), "true"
         return
     if value in ("true", "false"):
         python = value.capitalize()
         plain, other = (python, value) if tools.booleans == "python" else (value, python)
-        yield Form(plain, 1.0, ""), "false"
-        yield Form(other, PYTHON_WEIGHT, f"{other} for {plain}"), "false"
+        yield _Text(plain, 1.0, ""), "false"
+        yield _Text(other, PYTHON_WEIGHT, f"{other} for {plain}"), "false"
         return
     if value[0] in "{[":
-        yield Form(value, 1.0, ""), "false"
+        yield _Text(value, 1.0, ""), "false"
         compact = _respace(value, ",", ":", str)
         if compact != value:
-            yield Form(compact, COMPACT_WEIGHT, "compact"), "false"
+            yield _Text(compact, COMPACT_WEIGHT, "compact"), "false"
         return
-    yield Form(value, 1.0, ""), "false"
+    yield _Text(value, 1.0, ""), "false"
     for how, weight, note in _number_ways(losses.arguments):
         other = _respell_number(value, declared, how)
         if other != value:
-            yield Form(other, weight, note), "false"
+            yield _Text(other, weight, note), "false"
 
 
 NumberWay = Literal["whole as decimal", "whole as exponent", "two decimals"]
@@ -264,12 +285,24 @@ def _unescape(string: str) -> str:
     return json.dumps(json.loads(string), ensure_ascii=False) if "\\u" in string else string
 
 
-def _gemma_value(value: object) -> str:
+def _gemma_parts(value: object) -> list[Part]:
+    """Write a value in Gemma 4's notation: sorted bare keys, strings between quote tokens."""
+    quote = Special(GEMMA_QUOTE)
     if isinstance(value, dict):
-        return "{" + ",".join(f"{key}:{_gemma_value(value[key])}" for key in sorted(value)) + "}"
+        members = [[Text(f"{key}:", "tool_call"), *_gemma_parts(value[key])] for key in sorted(value)]
+        return _enclosed("{", members, "}")
     if isinstance(value, list):
-        return "[" + ",".join(_gemma_value(item) for item in value) + "]"
-    return f'<|"|>{value}<|"|>' if isinstance(value, str) else json.dumps(value)
+        return _enclosed("[", [_gemma_parts(item) for item in value], "]")
+    if isinstance(value, str):
+        return [quote, Text(value, "tool_call"), quote]
+    return [Text(json.dumps(value), "tool_call")]
+
+
+def _enclosed(opener: str, members: Sequence[Sequence[Part]], closer: str) -> list[Part]:
+    parts: list[Part] = [Text(opener, "tool_call")]
+    for index, member in enumerate(members):
+        parts += (Text(",", "tool_call"), *member) if index else member
+    return [*parts, Text(closer, "tool_call")]
 
 
 def _is_object(text: str) -> bool:
@@ -279,8 +312,12 @@ def _is_object(text: str) -> bool:
         return False
 
 
-def _when_different(standard: str, other: str, weight: float, note: str) -> list[Form]:
-    return [Form(other, weight, note)] if other != standard else []
+def _text(text: str) -> tuple[Part, ...]:
+    return (Text(text, "tool_call"),) if text else ()
+
+
+def _when_different(standard: str, other: str, weight: float, note: str) -> list[_Text]:
+    return [_Text(other, weight, note)] if other != standard else []
 
 
 def _join(*notes: str) -> str:

@@ -12,7 +12,7 @@ Literals are written as the model emits them. A literal that is one added token 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Field = Literal["reasoning", "content", "tool_call", "glue"]
 FormatState = Literal["proved on served ids", "derived from the template", "from documentation"]
@@ -40,6 +40,16 @@ class Special:
 
 
 Part = Text | Special
+
+
+class Written(NamedTuple):
+    """One way to write a stretch of the raw text."""
+
+    parts: tuple[Part, ...] = ()
+    weight: float = 1.0
+    """How usual it is, against 1 for the standard way."""
+    note: str = ""
+    """What differs from the standard way; empty for that one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +80,8 @@ class Assembly:
     """What this reading assumes beyond the plain one ("newline before </think>"); empty for the plain one."""
     verbatim: bool = True
     """The server keeps every field of this reply as the model wrote it, so a differing count is a differing cut."""
+    unlisted: float = 0.0
+    """Likelihood, on the scale of `prior`, of raw texts that give the same reply and are not among its readings."""
 
     @property
     def raw(self) -> str:
@@ -118,6 +130,8 @@ class Content:
     """Header of the content before calls; written only when there is content."""
     close_with_tools: str = ""
     """What closes the content before calls."""
+    other_opens: tuple[str, ...] = ()
+    """Other headers that occur in place of `open`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,8 +245,9 @@ class Losses:
     reasoning_in_content: bool = False
     """No reasoning parser: the markers and the reasoning may stand inside the content."""
     content: Literal["verbatim", "strip"] = "verbatim"
-    content_with_tools: Literal["verbatim", "rstrip", "strip", "without-glue", "dropped"] = "verbatim"
-    """`without-glue` removes the glue before the section once, `dropped` loses the content whole."""
+    content_with_tools: Literal["verbatim", "rstrip", "strip", "without-glue", "dropped", "after"] = "verbatim"
+    """`without-glue` removes the glue before the section once, `dropped` loses the content whole, `after` means that
+    content beside a call was written after it."""
     blank_content_with_tools: Literal["kept", "dropped"] = "kept"
     """Content of whitespace alone before a call."""
     special_text: Literal["kept", "removed"] = "kept"
