@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import os
 import signal
 import socket
@@ -26,6 +27,7 @@ from eagletui.embedded.market import ENDPOINTS, MODEL_SLUG
 from eagletui.embedded.replay import ReplayBackend, load_recordings
 
 HOST = "127.0.0.1"
+log = logging.getLogger("eagletui.embedded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,15 +125,15 @@ async def serve_until_signalled(
         signals: which ones end it.
     """
     server = await start_server(options)
-    asked = 0
     drain, stop = asyncio.Event(), asyncio.Event()
 
     def on_signal() -> None:
-        nonlocal asked
-        asked += 1
-        drain.set()
-        if asked > 1:
+        if drain.is_set():
+            log.info("stopping now")
             stop.set()
+        else:
+            log.info("draining, %d in flight", server.front.in_flight)
+            drain.set()
 
     loop = asyncio.get_running_loop()
     for number in signals:

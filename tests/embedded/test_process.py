@@ -1,0 +1,163 @@
+"""The provider as a process of its own: address file, lock, signals, death."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.embedded.client import AUTH
+
+MODEL = "huggingfacetb/smollm2-135m-instruct"
+_WAIT_S = 30.0
+
+
+class Role:
+    """One `python -m eagletui.embedded` process; its log is read up to what a test waits for."""
+
+    def __init__(self, run_dir: Path, *flags: str) -> None:
+        command = [sys.executable, "-m", "eagletui.embedded", str(run_dir), "--backend", "replay", *flags]
+        self.run_dir = run_dir
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        self.log = b""
+
+    def wait_log(self, text: str) -> None:
+        """Read the log until it holds a text."""
+        assert self.process.stderr is not None
+        while text.encode() not in self.log:
+            ready, _, _ = select.select([self.process.stderr], [], [], _WAIT_S)
+            assert ready, f"no {text!r} in the log: {self.log!r}"
+            part = os.read(self.process.stderr.fileno(), 65536)
+            assert part, f"the process ended: {self.log!r}"
+            self.log += part
+
+    @property
+    def address(self) -> Any:
+        return json.loads((self.run_dir / "provider" / "address.json").read_text(encoding="utf-8"))
+
+    def body(self, **fields: Any) -> dict[str, Any]:
+        return {"model": MODEL, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 40, **fields}
+
+    @property
+    def chat_url(self) -> str:
+        return f"{self.address['base_url']}/api/v1/chat/completions"
+
+    def books(self) -> Any:
+        return httpx.get(f"{self.address['base_url']}/embedded/books").json()
+
+    def end(self) -> int:
+        """Wait for the process to end by itself."""
+        code = self.process.wait(_WAIT_S)
+        assert self.process.stderr is not None
+        self.log += self.process.stderr.read()
+        self.process.stderr.close()
+        return code
+
+
+@pytest.fixture
+def roles() -> Iterator[list[Role]]:
+    started: list[Role] = []
+    yield started
+    for role in started:
+        if role.process.poll() is None:
+            role.process.kill()
+            role.end()
+
+
+def start(roles: list[Role], run_dir: Path, *flags: str) -> Role:
+    role = Role(run_dir, *flags)
+    roles.append(role)
+    role.wait_log("serving replay")
+    return role
+
+
+def test_the_address_file_is_private_names_the_process_and_goes_with_it(roles: list[Role], tmp_path: Path) -> None:
+    role = start(roles, tmp_path)
+    path = tmp_path / "provider" / "address.json"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert role.address["pid"] == role.process.pid
+    assert role.address["base_url"].startswith("http://127.0.0.1:")
+    assert role.address["model_id"] == MODEL
+    role.process.send_signal(signal.SIGTERM)
+    assert role.end() == 0
+    assert not path.exists()
+
+
+def test_a_second_provider_of_a_run_refuses_and_names_the_first(roles: list[Role], tmp_path: Path) -> None:
+    first = start(roles, tmp_path)
+    second = Role(tmp_path)
+    assert second.end() == 1
+    assert f'"pid": {first.process.pid}' in second.log.decode()
+    assert first.address["pid"] == first.process.pid
+    assert httpx.get(f"{first.address['base_url']}/embedded/books").status_code == 200
+
+
+def test_sigterm_finishes_the_stream_in_flight_and_refuses_new_requests(roles: list[Role], tmp_path: Path) -> None:
+    role = start(roles, tmp_path, "--latency-s", "0", "--tokens-per-s", "40")
+    with httpx.Client(headers=AUTH, timeout=_WAIT_S) as client:
+        with client.stream("POST", role.chat_url, json=role.body(stream=True, seed=1)) as response:
+            lines = response.iter_lines()
+            assert next(lines) == ": OPENROUTER PROCESSING"
+            role.process.send_signal(signal.SIGTERM)
+            role.wait_log("draining")
+            refused = httpx.post(role.chat_url, json=role.body(), headers=AUTH)
+            rest = list(lines)
+        assert refused.status_code == 503
+        assert "data: [DONE]" in rest
+    assert role.end() == 0
+
+
+def test_a_second_sigterm_stops_at_once(roles: list[Role], tmp_path: Path) -> None:
+    role = start(roles, tmp_path, "--latency-s", "600")
+    with (
+        httpx.Client(headers=AUTH, timeout=_WAIT_S) as client,
+        client.stream("POST", role.chat_url, json=role.body(stream=True)) as response,
+    ):
+        assert next(response.iter_lines()) == ": OPENROUTER PROCESSING"
+        role.process.send_signal(signal.SIGTERM)
+        role.wait_log("draining")
+        role.process.send_signal(signal.SIGTERM)
+        assert role.end() == 0
+
+
+def test_a_hangup_is_ignored(roles: list[Role], tmp_path: Path) -> None:
+    role = start(roles, tmp_path)
+    role.process.send_signal(signal.SIGHUP)
+    assert httpx.post(role.chat_url, json=role.body(), headers=AUTH).status_code == 200
+    assert role.process.poll() is None
+
+
+def test_books_and_generations_survive_kill_9_in_mid_stream(roles: list[Role], tmp_path: Path) -> None:
+    role = start(roles, tmp_path, "--latency-s", "0", "--tokens-per-s", "10")
+    whole = httpx.post(role.chat_url, json=role.body(max_tokens=2), headers=AUTH).json()
+    with (
+        httpx.Client(headers=AUTH, timeout=_WAIT_S) as client,
+        client.stream("POST", role.chat_url, json=role.body(stream=True)) as response,
+    ):
+        cut_id = response.headers["X-Generation-Id"]
+        next(line for line in response.iter_lines() if line.startswith("data: "))
+        role.process.kill()
+        role.end()
+
+    again = start(roles, tmp_path)
+    rows = {row["id"]: row for row in again.books()["rows"]}
+    assert rows[whole["id"]]["delivered"] is True
+    assert rows[cut_id]["delivered"] is False
+    assert again.books()["spent_pico"] == sum(row["cost_pico"] for row in rows.values())
+    found = httpx.get(f"{again.address['base_url']}/api/v1/generation?id={cut_id}", headers=AUTH).json()["data"]
+    assert found["native_tokens_completion"] == rows[cut_id]["completion_tokens"]
+
+
+def test_a_wrong_fault_script_ends_the_process_with_exit_2(tmp_path: Path) -> None:
+    script = tmp_path / "faults.toml"
+    script.write_text('[[fault]]\nkind = "sloww"\n', encoding="utf-8")
+    role = Role(tmp_path, "--faults", str(script))
+    assert role.end() == 2
+    assert "faults.toml:1: field kind: found 'sloww', expected 'slow'" in role.log.decode()
