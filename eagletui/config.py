@@ -6,6 +6,7 @@ what is accepted. Relative paths are resolved against the config file's folder, 
 
 import json
 import os
+import re
 import stat
 import subprocess
 import tomllib
@@ -21,6 +22,9 @@ from eagletui.core.errors import ConfigError
 
 MAY_CHANGE: Final = ("spend", "pace", "check", "notify")
 """Sections that `run` on an existing run may change; everything else is frozen when the run is created."""
+
+RUN_NAME: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
+"""What may name a run: it becomes a folder."""
 
 SECRET_COMMAND_TIMEOUT_S: Final = 60.0
 
@@ -60,7 +64,7 @@ class _Section(BaseModel):
 class RunSection(_Section):
     """`[run]`"""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
+    name: str = Field(pattern=RUN_NAME.pattern)
     """Name of the run folder."""
     seed: int = 7
     """Root of every random choice of the run."""

@@ -1,0 +1,202 @@
+"""Make a run from a config, or take up an existing one: everything between reading the file and starting workers."""
+
+import contextlib
+import hashlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from eagletui.config import RunConfig, changed_fields, load_config, may_change, to_json, to_toml
+from eagletui.core.errors import InputError, LockedError, ModelError, RunError
+from eagletui.core.money import usd_to_pico
+from eagletui.core.vocabulary import Vocabulary, pack_vocabulary
+from eagletui.ingest import Census, ingest
+from eagletui.ledger.locks import RoleLock, is_locked
+from eagletui.ledger.writer import LedgerWriter, create_ledger
+from eagletui.runs import RunFolder, create_folder, find, runs_root
+from eagletui.tokens.formats import load_format
+
+TOKENIZER_FILES: Final = (
+    "tokenizer.json",
+    "tiktoken.model",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "generation_config.json",
+    "chat_template.jinja",
+)
+"""What a run keeps of a tokenizer folder; code files are never among them."""
+
+
+def read_config(given: str) -> RunConfig:
+    """Read a config file, or the frozen config of an existing run by its name.
+
+    Raises:
+        ConfigError: the file is wrong.
+        InputError: there is neither a file nor a run of that name.
+    """
+    path = Path(given).expanduser()
+    if not path.is_file():
+        if path.suffix == ".toml":
+            raise InputError(f"{given}: no such file; expected a TOML config (there are examples in configs/).")
+        return load_config(find(given).config_path)
+    from eagletui.embedded.data import tokenizer_dir, weights_path
+
+    defaults = {"tokenizer": str(tokenizer_dir())}
+    with contextlib.suppress(ModelError):  # recorded replies need no weights; extraction says so if it does
+        defaults["weights"] = str(weights_path())
+    return load_config(path, model_defaults=defaults)
+
+
+def existing(name: str, given: str = "") -> RunFolder | None:
+    """Return the run to go on with, if there is one.
+
+    Args:
+        name: the run's name, among the runs.
+        given: what the person named: the frozen config of a run names that run, wherever it lies.
+    """
+    folder = RunFolder(Path(given).expanduser().resolve().parent)
+    if not (Path(given).name == folder.config_path.name and folder.name == name and folder.ledger_path.is_file()):
+        folder = RunFolder(runs_root() / name)
+    return folder if folder.ledger_path.is_file() else None
+
+
+def create_run(config: RunConfig) -> tuple[RunFolder, Census]:
+    """Make the folder, the ledger and the samples of a new run; on any error nothing is left of it.
+
+    Raises:
+        EagleError: the tokenizer, the format or the prompts are wrong, or the place cannot be written.
+    """
+    from eagletui.tokens.load import load_tokenizer
+
+    tokenizer = load_tokenizer(config.model.tokenizer)
+    check_format(config, tokenizer.vocabulary)
+    final = RunFolder(runs_root() / config.run.name)
+    if final.path.exists():
+        raise RunError(f"{final.path} exists and holds no ledger. Move it away, or use --name.")
+    with _staging(config.run.name) as stage:
+        template_hash = _copy_tokenizer(config, stage)
+        stage.vocabulary_path.write_bytes(pack_vocabulary(tokenizer.vocabulary))
+        write_config(stage, config)
+        create_ledger(
+            stage.ledger_path,
+            name=config.run.name,
+            config_json=to_json(config),
+            model_id=config.model.id,
+            format=config.model.format,
+            stop_at_pico=usd_to_pico(config.spend.stop_at_usd),
+            cap_pico=usd_to_pico(config.spend.cap_usd),
+            max_in_flight=config.pace.max_in_flight,
+            tokenizer_hash=tokenizer.hash,
+            template_hash=template_hash,
+        )
+        with LedgerWriter(stage.ledger_path) as writer:
+            counted = ingest(config.prompts, writer)
+        try:
+            stage.path.rename(final.path)
+        except OSError as error:
+            raise RunError(f"{final.path} cannot be made: {error.strerror}.") from error
+    return final, counted
+
+
+def check_format(config: RunConfig, vocabulary: Vocabulary) -> None:
+    """Refuse a format whose structural tokens the tokenizer does not have."""
+    fmt = load_format(config.model.format)
+    missing = [special for special in fmt.specials if special not in vocabulary.specials]
+    if missing:
+        raise InputError(
+            f"[model] format {fmt.name} needs {', '.join(missing)}, which {config.model.tokenizer} does not have. "
+            f"Check with: eagletui audit --tokenizer {config.model.tokenizer} --format {fmt.name}"
+        )
+
+
+def take_up(folder: RunFolder, config: RunConfig) -> list[str]:
+    """Apply what changed in the config of an existing run, and return what it was, one sentence each.
+
+    Raises:
+        RunError: a field differs that is frozen when a run is created.
+    """
+    old = load_config(folder.config_path)
+    changed = changed_fields(old, config)
+    frozen = [field for field in changed if not may_change(field)]
+    if frozen:
+        lines = [f"  {field}: {_value(old, field)} there, {_value(config, field)} here" for field in frozen]
+        raise RunError(
+            f"Run {folder.name} was made with another config, and these fields cannot change:\n"
+            + "\n".join(lines)
+            + f"\nUse --name for a new run, or resume the old one with: eagletui run {folder.name}"
+        )
+    if not changed:
+        return []
+    if is_locked(folder.lock_path("engine")):
+        raise RunError(
+            f"Run {folder.name} is running with another config ({', '.join(changed)}). "
+            "Use eagletui ctl for its cap, stop-at and pace, or wait until it ends."
+        )
+    with RoleLock(folder.path, "engine"), LedgerWriter(folder.ledger_path) as writer:
+        writer.set_config(to_json(config))
+        if "spend.stop_at_usd" in changed:
+            writer.set_stop_at(usd_to_pico(config.spend.stop_at_usd))
+        if "spend.cap_usd" in changed:
+            writer.set_cap(usd_to_pico(config.spend.cap_usd))
+        if "pace.max_in_flight" in changed:
+            writer.set_max_in_flight(config.pace.max_in_flight)
+        write_config(folder, config)
+    return [f"{field}: {_value(old, field)} before, {_value(config, field)} now" for field in changed]
+
+
+def write_config(folder: RunFolder, config: RunConfig) -> None:
+    """Write the frozen config, whole or not at all."""
+    temporary = folder.config_path.with_suffix(".new")
+    temporary.touch(mode=0o600)
+    temporary.write_text(to_toml(config), encoding="utf-8")
+    temporary.replace(folder.config_path)
+
+
+@contextlib.contextmanager
+def _staging(name: str) -> Iterator[RunFolder]:
+    """Give a folder beside the runs in which one is made; it is removed if it still stands at the end."""
+    stage = create_folder(f".{name}.new")
+    lock = RoleLock(stage.path, "engine")
+    try:
+        lock.acquire()
+    except LockedError as error:
+        raise RunError(f"Run {name} is being made by another process. {error}") from error
+    try:
+        for leftover in (stage.ledger_path, stage.config_path, stage.vocabulary_path):
+            leftover.unlink(missing_ok=True)
+        yield stage
+    finally:
+        shutil.rmtree(stage.path, ignore_errors=True)
+        lock.release()
+
+
+def _copy_tokenizer(config: RunConfig, folder: RunFolder) -> str | None:
+    """Copy the tokenizer's files and return the hash of the chat template in use."""
+    from eagletui.tokens.load import load_tokenizer
+
+    folder.tokenizer_dir.mkdir(mode=0o700, exist_ok=True)
+    source = config.model.tokenizer
+    for name in TOKENIZER_FILES:
+        if (source / name).is_file():
+            shutil.copyfile(source / name, folder.tokenizer_dir / name)
+    template = folder.tokenizer_dir / "chat_template.jinja"
+    if config.model.chat_template is not None:
+        if not config.model.chat_template.is_file():
+            raise InputError(f"[model] chat_template {config.model.chat_template}: no such file.")
+        shutil.copyfile(config.model.chat_template, template)
+    text = load_tokenizer(folder.tokenizer_dir).chat_template
+    return None if text is None else hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def _value(config: RunConfig, field: str) -> str:
+    section, *keys = field.split(".")
+    value: object = getattr(config, section)
+    for key in keys:
+        if isinstance(value, dict):
+            value = value.get(key)
+        elif hasattr(value, key):
+            value = getattr(value, key)
+        else:
+            value = getattr(value, "overrides", {}).get(key)
+    return repr(value) if isinstance(value, str | None) else str(value)

@@ -1,0 +1,193 @@
+"""`eagletui ctl`: orders to a run. They are rows in the ledger; the engine applies them within a quarter second."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, Any, Final, NamedTuple, get_args
+
+import typer
+
+from eagletui.cli.output import counted, print_json
+from eagletui.core.errors import InputError, LockedError, RunError
+from eagletui.core.money import format_usd, usd_to_pico
+from eagletui.core.text import clean_line
+from eagletui.ledger import commands
+from eagletui.ledger.locks import RoleLock
+from eagletui.ledger.rows import Verb
+from eagletui.ledger.writer import LedgerWriter
+from eagletui.prompts.fields import one_of
+from eagletui.runs import RunFolder, find, is_alive
+
+APPLY_TIMEOUT_S: Final = 10.0
+VERBS: Final[tuple[Verb, ...]] = get_args(Verb)
+
+
+class Applied(NamedTuple):
+    """What an order did."""
+
+    changed: bool
+    result: str
+    """One sentence."""
+
+
+def ctl(
+    run: Annotated[str, typer.Argument(help="A run's name, folder or ledger.", metavar="RUN")],
+    verb: Annotated[
+        str,
+        typer.Argument(
+            help="pause | resume | stop | cap USD | stop-at USD | in-flight N | retry [SAMPLE...] | "
+            "quarantine ENDPOINT | release ENDPOINT",
+            metavar="VERB",
+        ),
+    ],
+    values: Annotated[list[str] | None, typer.Argument(help="What the verb needs.", metavar="[VALUE]...")] = None,
+    now: Annotated[bool, typer.Option("--now", help="pause: break off what is in flight instead of waiting.")] = False,
+    since: Annotated[
+        str | None, typer.Option("--since", help="quarantine: from this time on, as 2026-01-31T18:00 or 18:00.")
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> int:
+    """Steer a run: pause, resume, stop, change its cap, stop-at and pace, retry samples, quarantine endpoints."""
+    folder = find(run)
+    known = next((name for name in VERBS if name == verb), None)
+    if known is None:
+        raise InputError(f"No verb is called {clean_line(verb, 40)}; expected {one_of(VERBS)}.")
+    args = arguments(known, values or [], now=now, since=since)
+    applied = order(folder, known, args)
+    if json_:
+        print_json({"run": folder.name, "verb": known, "changed": applied.changed, "result": applied.result})
+    else:
+        print(clean_line(applied.result))
+    return 0
+
+
+def arguments(verb: Verb, values: Sequence[str], *, now: bool = False, since: str | None = None) -> dict[str, Any]:
+    """Check what a verb was given and return the order's arguments.
+
+    Raises:
+        InputError: too many, too few or unusable values.
+    """
+    if now and verb != "pause":
+        raise InputError("--now goes with pause only.")
+    if since is not None and verb != "quarantine":
+        raise InputError("--since goes with quarantine only.")
+    match verb:
+        case "pause" | "resume" | "stop":
+            _exactly(verb, values, 0, "no value")
+            return {"now": now} if verb == "pause" else {}
+        case "cap" | "stop-at":
+            _exactly(verb, values, 1, "one amount in dollars, such as 12.50")
+            return {"usd": _usd(verb, values[0])}
+        case "in-flight":
+            _exactly(verb, values, 1, "one number")
+            if not values[0].isdecimal() or not 1 <= int(values[0]) <= 20_000:
+                raise InputError(f"in-flight: found {clean_line(values[0], 40)}, expected a number from 1 to 20000.")
+            return {"n": int(values[0])}
+        case "retry":
+            return {"samples": list(values)}
+        case "quarantine":
+            _exactly(verb, values, 1, "one endpoint")
+            return {"endpoint": values[0], "since": None if since is None else _time(since)}
+        case "release":
+            _exactly(verb, values, 1, "one endpoint")
+            return {"endpoint": values[0]}
+
+
+def order(folder: RunFolder, verb: Verb, args: Mapping[str, Any]) -> Applied:
+    """Have an order carried out: by the engine, or here if there is none and the ledger alone is concerned.
+
+    Raises:
+        RunError: nobody could apply it (exit 1).
+    """
+    if is_alive(folder, "engine") is None and verb in _WITHOUT_ENGINE:
+        try:
+            with RoleLock(folder.path, "engine"):
+                return _apply_here(folder, verb, args)
+        except LockedError:
+            pass  # an engine has started in between and takes the order
+    if is_alive(folder, "engine") is None:
+        raise UnappliedError(
+            f"No engine of run {folder.name} is alive to {verb}. Start it with: eagletui run {folder.config_path}"
+        )
+    number = commands.issue(folder.ledger_path, verb, args)
+    row = commands.wait_applied(folder.ledger_path, number, APPLY_TIMEOUT_S)
+    if row is None:
+        raise UnappliedError(
+            f"The engine of run {folder.name} did not apply {verb} within {APPLY_TIMEOUT_S:.0f} s; "
+            "it will when it answers again."
+        )
+    return Applied(bool(row.changed), row.result or "")
+
+
+class UnappliedError(RunError):
+    """No worker could apply an order."""
+
+    exit_code = 1
+
+
+def _apply_here(folder: RunFolder, verb: Verb, args: Mapping[str, Any]) -> Applied:
+    number = commands.issue(folder.ledger_path, verb, args)
+    with LedgerWriter(folder.ledger_path) as writer:
+        applied = _WITHOUT_ENGINE[verb](writer, args)
+        writer.apply_command(number, applied.changed, applied.result)
+        writer.event("info", "ctl", "command", f"{verb} {json.dumps(dict(args))}: {applied.result}")
+    return applied
+
+
+def _cap(writer: LedgerWriter, args: Mapping[str, Any]) -> Applied:
+    changed = writer.set_cap(usd_to_pico(args["usd"]))
+    return Applied(changed, f"The cap is {format_usd(usd_to_pico(args['usd']), 2)}.{_resume_hint(writer)}")
+
+
+def _stop_at(writer: LedgerWriter, args: Mapping[str, Any]) -> Applied:
+    changed = writer.set_stop_at(usd_to_pico(args["usd"]))
+    return Applied(changed, f"The run stops asking at {format_usd(usd_to_pico(args['usd']), 2)}.{_resume_hint(writer)}")
+
+
+def _in_flight(writer: LedgerWriter, args: Mapping[str, Any]) -> Applied:
+    changed = writer.set_max_in_flight(args["n"])
+    return Applied(changed, f"At most {counted(args['n'], 'request')} in flight.{_resume_hint(writer)}")
+
+
+def _retry(writer: LedgerWriter, args: Mapping[str, Any]) -> Applied:
+    queued = writer.retry(args["samples"])
+    return Applied(queued > 0, f"{counted(queued, 'failed sample')} queued again.{_resume_hint(writer)}")
+
+
+_WITHOUT_ENGINE: Final[dict[Verb, Callable[[LedgerWriter, Mapping[str, Any]], Applied]]] = {
+    "cap": _cap,
+    "stop-at": _stop_at,
+    "in-flight": _in_flight,
+    "retry": _retry,
+}
+"""Verbs that change the ledger alone, and so need no engine."""
+
+
+def _resume_hint(writer: LedgerWriter) -> str:
+    return f" No engine is running; eagletui run {writer.path.parent.name} goes on."
+
+
+def _exactly(verb: str, values: Sequence[str], number: int, expected: str) -> None:
+    if len(values) != number:
+        found = clean_line(" ".join(values), 60) or "nothing"
+        raise InputError(f"{verb}: found {found}, expected {expected}.")
+
+
+def _usd(verb: str, text: str) -> str:
+    amount = text.removeprefix("$")
+    try:
+        pico = usd_to_pico(amount)
+    except ValueError as error:
+        raise InputError(f"{verb}: {clean_line(str(error), 200)}.") from error
+    if pico < 0:
+        raise InputError(f"{verb}: found {clean_line(text, 40)}, expected an amount of zero or more.")
+    return amount
+
+
+def _time(text: str) -> float:
+    """Read a local time, or a clock time of today, as Unix seconds."""
+    try:
+        moment = datetime.fromisoformat(text if "-" in text else f"{datetime.now().astimezone():%Y-%m-%d}T{text}")
+    except ValueError as error:
+        raise InputError(f"--since: found {clean_line(text, 40)}, expected 2026-01-31T18:00 or 18:00.") from error
+    return moment.astimezone().timestamp()

@@ -1,0 +1,186 @@
+"""Watch a run without screens: progress lines, the end of its workers, and the exit code."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from types import FrameType
+from typing import Final
+
+from eagletui.cli.output import counted, say
+from eagletui.cli.status import named
+from eagletui.config import RunConfig
+from eagletui.core.errors import RunError
+from eagletui.core.lifecycle import FINISHED_RUNS, WorkerRole
+from eagletui.core.money import format_usd
+from eagletui.core.text import clean_line
+from eagletui.ledger.reader import LedgerReader
+from eagletui.ledger.snapshot import Snapshot
+from eagletui.runs import RunFolder, is_alive
+
+POLL_S: Final = 0.1
+LINE_EVERY_S: Final = 5.0
+STOP_TIMEOUT_S: Final = 60.0
+DONE, FAILED, PAUSED, INTERRUPTED = 0, 1, 3, 130
+
+
+@dataclass(slots=True)
+class Interrupts:
+    """How often a person asked to end."""
+
+    count: int = 0
+
+
+def follow(folder: RunFolder, config: RunConfig) -> int:
+    """Print progress until the run's workers have ended, and return the exit code.
+
+    Args:
+        folder: the run; its workers have been started.
+        config: its config.
+
+    Raises:
+        RunError: the engine died in the middle of a run.
+    """
+    with _interruptible() as interrupts, LedgerReader(folder.ledger_path) as reader:
+        progress = Progress(reader)
+        _wait(folder, "engine", interrupts, progress)
+        snapshot = progress.show(always=True)
+        if not interrupts.count and snapshot.run.state in FINISHED_RUNS:
+            _wait(folder, "extractor", interrupts, progress)
+            snapshot = progress.show(always=True)
+        end_helpers(folder)
+    return _exit_code(folder, config, snapshot, interrupts)
+
+
+def end_helpers(folder: RunFolder) -> None:
+    """End the extractor, then the embedded provider, which nobody needs once the engine has ended."""
+    for role in _HELPERS:
+        worker = is_alive(folder, role)
+        if worker is None:
+            continue
+        _signal(worker.pid)
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        while is_alive(folder, role) is not None:
+            if time.monotonic() > deadline:
+                say(f"The {role} (pid {worker.pid}) has not ended within {STOP_TIMEOUT_S:.0f} s; it is left alone.")
+                break
+            time.sleep(POLL_S)
+
+
+_HELPERS: Final[tuple[WorkerRole, ...]] = ("extractor", "provider")
+
+
+@dataclass(slots=True)
+class Progress:
+    """Prints a line when something changed, at most every few seconds, and at once when the state changed."""
+
+    reader: LedgerReader
+    started: float = 0.0
+    line: str = ""
+    state: str = ""
+    at: float = 0.0
+    version: int = -1
+    snapshot: Snapshot | None = None
+
+    def show(self, *, always: bool = False) -> Snapshot:
+        """Look at the ledger, print a line if one is due, and return what was seen."""
+        now = time.monotonic()
+        self.started = self.started or now
+        version = self.reader.data_version()
+        if self.snapshot is None or version != self.version:
+            self.version, self.snapshot = version, self.reader.snapshot()
+        run = self.snapshot.run
+        state = run.state if run.pause_reason is None else f"{run.state} ({run.pause_reason})"
+        if always or state != self.state or now - self.at >= LINE_EVERY_S:
+            line = progress_line(self.snapshot)
+            if line != self.line:
+                detail = f": {clean_line(run.pause_detail)}" if run.pause_detail and state != self.state else ""
+                say(f"{now - self.started:6.0f} s  {state}{detail}  {line}")
+            self.line, self.state, self.at = line, state, now
+        return self.snapshot
+
+
+def progress_line(snapshot: Snapshot) -> str:
+    """Return the figures of one moment on one line."""
+    books = snapshot.spend.books
+    failed = snapshot.states["failed"] + snapshot.states["refused"]
+    parts = [
+        f"{snapshot.answered:,}/{snapshot.samples:,} answered",
+        f"{snapshot.in_flight:,} in flight",
+        *([f"{failed:,} failed"] if failed else []),
+        f"{format_usd(books.settled_pico)} settled",
+        f"{format_usd(books.open_pico)} held",
+        named(snapshot.evidence),
+        *([f"{snapshot.extracted:,} extracted"] if snapshot.extract.samples or snapshot.extract.pending else []),
+    ]
+    return " | ".join(part for part in parts if part)
+
+
+def _wait(folder: RunFolder, role: WorkerRole, interrupts: Interrupts, progress: Progress) -> None:
+    """Wait until a worker has ended; pass a person's Ctrl-C on to it, first to drain, then to stop."""
+    passed_on = 0
+    while (worker := is_alive(folder, role)) is not None:
+        progress.show()
+        if interrupts.count > passed_on:
+            passed_on += 1
+            _signal(worker.pid)
+            say(
+                "Interrupted: what is in flight comes to its end; Ctrl-C again breaks it off."
+                if passed_on == 1
+                else "Interrupted again: stopping now."
+            )
+        time.sleep(POLL_S)
+
+
+def _exit_code(folder: RunFolder, config: RunConfig, snapshot: Snapshot, interrupts: Interrupts) -> int:
+    run = snapshot.run
+    if interrupts.count:
+        say(f"The run can go on: eagletui run {folder.name}")
+        return INTERRUPTED
+    if run.state == "paused":
+        say(f"Paused ({run.pause_reason}). Go on with: eagletui run {folder.name}")
+        return PAUSED
+    if run.state not in FINISHED_RUNS:
+        raise EngineDiedError(
+            f"The engine of {folder.name} ended while the run was {run.state}. Its log is "
+            f"{folder.log_path('engine')}. Nothing is lost; go on with: eagletui run {folder.name}"
+        )
+    if run.state == "failed":
+        return FAILED
+    if config.extract.when != "off" and snapshot.extract.pending:
+        say(
+            f"{counted(snapshot.extract.pending, 'sample')} without features: the extractor has ended. "
+            f"Its log is {folder.log_path('extractor')}"
+        )
+        return FAILED
+    failed = snapshot.states["failed"] + snapshot.states["refused"]
+    return FAILED if failed else DONE
+
+
+class EngineDiedError(RunError):
+    """The engine ended in the middle of a run."""
+
+    exit_code = 1
+
+
+def _signal(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+
+
+@contextmanager
+def _interruptible() -> Iterator[Interrupts]:
+    """Count SIGINT and SIGTERM instead of dying of them."""
+    interrupts = Interrupts()
+
+    def count(number: int, frame: FrameType | None) -> None:
+        interrupts.count += 1
+
+    before = {number: signal.signal(number, count) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield interrupts
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

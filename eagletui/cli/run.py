@@ -1,0 +1,133 @@
+"""`eagletui run`: start a run or go on with one."""
+
+from typing import Annotated
+
+import typer
+
+from eagletui.cli.create import create_run, existing, read_config, take_up
+from eagletui.cli.ctl import arguments, order
+from eagletui.cli.follow import end_helpers, follow
+from eagletui.cli.output import counted, on_terminal, say
+from eagletui.config import RUN_NAME, RunConfig
+from eagletui.core.errors import ConfigError, InputError
+from eagletui.core.lifecycle import FINISHED_RUNS
+from eagletui.core.text import clean_line
+from eagletui.ledger import commands
+from eagletui.ledger.reader import LedgerReader
+from eagletui.ledger.rows import Verb
+from eagletui.runs import RunFolder, is_alive, spawn, wait_ready
+
+PROVIDER_READY_S = 60.0
+ENGINE_READY_S = 60.0
+EXTRACTOR_READY_S = 180.0
+
+
+def run(
+    config: Annotated[str, typer.Argument(help="A TOML config, or the name of a run to go on with.", metavar="CONFIG")],
+    name: Annotated[str | None, typer.Option("--name", help="Name of the run; left out: [run] name.")] = None,
+    headless: Annotated[bool, typer.Option("--headless", help="Print progress lines instead of the app.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Start the workers and return.")] = False,
+    cap: Annotated[str | None, typer.Option("--cap", metavar="USD", help="Never committed beyond.")] = None,
+    stop_at: Annotated[str | None, typer.Option("--stop-at", metavar="USD", help="Stop asking at this amount.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="At most N samples.")] = None,
+) -> int:
+    """Start a run, or go on with an existing one of the same name.
+
+    On a terminal the app opens; the workers go on when it is closed. Elsewhere, and with --headless, progress lines
+    are printed until the run ends: exit 0 done, 1 failed samples, 3 paused, 130 interrupted.
+    """
+    if headless and detach:
+        raise InputError("--headless follows the run and --detach leaves it: choose one.")
+    chosen = with_options(read_config(config), name=name, limit=limit)
+    folder = prepare(chosen, existing(chosen.run.name, config), cap=cap, stop_at=stop_at)
+    screens = not headless and not detach and on_terminal()
+    start_workers(folder, chosen, exit_when_paused=not screens and not detach)
+    if detach:
+        say(f"Run {folder.name} is under way. Look at it with: eagletui attach {folder.name}")
+        return 0
+    if screens:
+        return open_screens(folder)
+    return follow(folder, chosen)
+
+
+def with_options(config: RunConfig, *, name: str | None = None, limit: int | None = None) -> RunConfig:
+    """Return the config with what the command line says instead."""
+    if name is not None:
+        if not RUN_NAME.fullmatch(name):
+            raise InputError(
+                f"--name: found {clean_line(name, 60)}, expected letters, digits, dots, dashes, underscores."
+            )
+        config = config.model_copy(update={"run": config.run.model_copy(update={"name": name})})
+    if limit is not None:
+        config = config.model_copy(update={"prompts": config.prompts.model_copy(update={"limit": limit})})
+    return config
+
+
+def prepare(
+    config: RunConfig, folder: RunFolder | None, *, cap: str | None = None, stop_at: str | None = None
+) -> RunFolder:
+    """Make the run, or take up the existing one, and apply the money options.
+
+    Args:
+        config: what the run is to be.
+        folder: the existing run; None to make one.
+        cap: dollars, over the config's.
+        stop_at: the same.
+
+    Raises:
+        EagleError: something the person gave is wrong; a new run is then not made.
+    """
+    config.secret()
+    if config.extract.when != "off" and config.model.weights is None:
+        raise ConfigError(f'[extract] when = "{config.extract.when}" needs [model] weights: a folder or a .gguf file.')
+    limits: tuple[tuple[Verb, str | None], ...] = (("stop-at", stop_at), ("cap", cap))
+    orders = [(verb, arguments(verb, [text])) for verb, text in limits if text is not None]
+    if folder is None:
+        folder, counted_prompts = create_run(config)
+        per_dataset = ", ".join(f"{number:,} {name}" for name, number in counted_prompts.by_dataset.items())
+        say(f"Run {folder.name}: {counted(counted_prompts.samples, 'sample')} ({per_dataset}) in {folder.path}")
+        for sentence in counted_prompts.sentences():
+            say(sentence)
+    else:
+        for sentence in take_up(folder, config):
+            say(sentence)
+    for verb, args in orders:
+        say(order(folder, verb, args).result)
+    return folder
+
+
+def start_workers(folder: RunFolder, config: RunConfig, *, exit_when_paused: bool) -> None:
+    """Start what the run needs and does not have: the embedded provider, the engine, the extractor.
+
+    Raises:
+        RunError: a worker did not start; the message quotes its log.
+    """
+    if config.provider.kind == "embedded" and config.provider.base_url is None and not is_alive(folder, "provider"):
+        faults = [] if config.provider.faults is None else ["--faults", str(config.provider.faults)]
+        pid = spawn(folder, "provider", "--backend", config.provider.backend, *faults)
+        wait_ready(folder, "provider", PROVIDER_READY_S, pid=pid)
+    with LedgerReader(folder.ledger_path) as reader:
+        state = reader.run().state
+    if state == "paused":
+        # The order waits in the ledger: the engine finds it before it could end because of the pause.
+        commands.issue(folder.ledger_path, "resume")
+    if not is_alive(folder, "engine"):
+        pid = spawn(folder, "engine", *(["--exit-when-paused"] if exit_when_paused else []))
+        wait_ready(folder, "engine", ENGINE_READY_S, pid=pid)
+    if config.extract.when != "off" and not is_alive(folder, "extractor"):
+        spawn(folder, "extractor")
+
+
+def open_screens(folder: RunFolder) -> int:
+    """Open the app on a run; the workers go on when it is closed."""
+    from eagletui.tui.app import EagleApp
+
+    EagleApp(folder).run()
+    with LedgerReader(folder.ledger_path) as reader:
+        snapshot = reader.snapshot()
+    if snapshot.run.state in FINISHED_RUNS and not any(w.alive and w.role == "engine" for w in snapshot.workers):
+        end_helpers(folder)
+        say(f"Run {folder.name} is {snapshot.run.state}. Its figures: eagletui status {folder.name}")
+    else:
+        say(f"Run {folder.name} goes on. Look again: eagletui attach {folder.name}")
+    return 0

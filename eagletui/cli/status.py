@@ -1,0 +1,182 @@
+"""`eagletui status`: the figures of a run."""
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from eagletui.cli.output import bytes_text, counted, print_json, print_pairs
+from eagletui.core.errors import InputError
+from eagletui.core.fidelity import PROVED
+from eagletui.core.lifecycle import FINISHED_RUNS
+from eagletui.core.money import format_usd, pico_to_usd_string
+from eagletui.core.text import clean_line
+from eagletui.ledger.reader import LedgerReader
+from eagletui.ledger.snapshot import Snapshot
+from eagletui.runs import find
+
+WATCH_S = 1.0
+
+
+def status(
+    run: Annotated[str, typer.Argument(help="A run's name, folder or ledger.", metavar="RUN")],
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Print again every second until the run ends.")] = False,
+) -> int:
+    """Print the figures of a run."""
+    if watch and json_:
+        raise InputError("--watch prints many times and --json one object: choose one.")
+    folder = find(run)
+    with LedgerReader(folder.ledger_path) as reader:
+        snapshot = reader.snapshot()
+        if json_:
+            print_json(status_object(snapshot))
+            return 0
+        print_pairs(status_pairs(snapshot))
+        version = reader.data_version()
+        while watch and _goes_on(snapshot):
+            time.sleep(WATCH_S)
+            if (now := reader.data_version()) == version:
+                continue
+            version, snapshot = now, reader.snapshot()
+            print()
+            print_pairs(status_pairs(snapshot))
+    return 0
+
+
+def status_object(snapshot: Snapshot) -> dict[str, Any]:
+    """Return a snapshot as the JSON that scripts rely on; money as decimal strings."""
+    books, rate = snapshot.spend.books, snapshot.rate
+    per_million = snapshot.spend.per_million_usable_pico
+    return {
+        "run": snapshot.run.name,
+        "state": snapshot.run.state,
+        "pause_reason": snapshot.run.pause_reason,
+        "samples": dict(snapshot.states),
+        "extracted": snapshot.extracted,
+        "tokens": {
+            "prompt": snapshot.tokens.prompt,
+            "output": snapshot.tokens.output,
+            "billed_prompt": snapshot.tokens.billed_prompt,
+            "billed_output": snapshot.tokens.billed_output,
+        },
+        "spend_usd": {
+            "settled": pico_to_usd_string(books.settled_pico),
+            "held": pico_to_usd_string(books.held_pico),
+            "unsettled": pico_to_usd_string(books.unsettled_pico),
+            "unattributed": pico_to_usd_string(books.unattributed_pico),
+            "stop_at": pico_to_usd_string(books.stop_at_pico),
+            "cap": pico_to_usd_string(books.cap_pico),
+            "per_million_usable": None if per_million is None else pico_to_usd_string(per_million),
+        },
+        "drift": {
+            "tokens": snapshot.drift.tokens,
+            "percent": snapshot.drift.percent,
+            "by_endpoint": {
+                endpoint.tag: {"tokens": endpoint.drift_tokens, "percent": endpoint.drift_percent}
+                for endpoint in snapshot.endpoints
+            },
+        },
+        "evidence": dict(snapshot.evidence),
+        "usability": dict(snapshot.usability),
+        "resegmented": snapshot.resegmented,
+        "rate": {
+            "samples_per_s": rate.samples_per_s if rate else None,
+            "output_tokens_per_s": rate.output_tokens_per_s if rate else None,
+        },
+        "in_flight": snapshot.in_flight,
+        "limited_by": snapshot.limited_by,
+        "extract": {
+            "shards": snapshot.extract.shards,
+            "rows": snapshot.extract.rows,
+            "bytes": snapshot.extract.bytes,
+        },
+        "workers": [
+            {
+                "role": worker.role,
+                "pid": worker.pid,
+                "alive": worker.alive,
+                "heartbeat_age_s": round(worker.heartbeat_age_s, 3),
+            }
+            for worker in snapshot.workers
+        ],
+        "findings": [
+            {
+                "kind": finding.kind,
+                "endpoint": finding.endpoint,
+                "sentence": finding.sentence,
+                "affected": finding.affected,
+                "examined": finding.examined,
+                "example": finding.example_key,
+                "action": finding.action,
+            }
+            for finding in snapshot.findings
+        ],
+    }
+
+
+def status_pairs(snapshot: Snapshot) -> list[tuple[str, str]]:
+    """Return a snapshot as lines for people."""
+    run, tokens, extract = snapshot.run, snapshot.tokens, snapshot.extract
+    state = run.state if run.pause_reason is None else f"{run.state} ({run.pause_reason})"
+    if run.pause_detail:
+        state += f": {clean_line(run.pause_detail)}"
+    pairs = [
+        ("run", clean_line(run.name)),
+        ("state", state),
+        ("samples", f"{snapshot.samples:,}: {named(snapshot.states)}"),
+        ("exact", exact_text(snapshot)),
+        ("usability", named(snapshot.usability) or "-"),
+        ("resegmented", counted(snapshot.resegmented, "sample")),
+        ("drift", drift_text(snapshot)),
+        ("tokens", f"{tokens.prompt:,} prompt, {tokens.output:,} output"),
+        ("dollars", dollars_text(snapshot)),
+        (
+            "features",
+            f"{counted(extract.samples, 'sample')}, {counted(extract.rows, 'row')},"
+            f" {bytes_text(extract.bytes)} in {counted(extract.shards, 'shard')}",
+        ),
+    ]
+    if snapshot.rate is not None and run.state not in FINISHED_RUNS:
+        pairs.append(
+            ("pace", f"{snapshot.rate.samples_per_s:.2f} samples/s, {snapshot.rate.output_tokens_per_s:,.0f} tokens/s")
+        )
+    for worker in snapshot.workers:
+        how = "alive" if worker.alive else "ended" if worker.stopped else "gone"
+        pairs.append((worker.role, f"{how}, pid {worker.pid}, last heard {worker.heartbeat_age_s:,.0f} s ago"))
+    pairs += [("finding", clean_line(f"{finding.sentence} {finding.action}")) for finding in snapshot.findings]
+    return pairs
+
+
+def named(figures: "dict[str, int] | Any") -> str:
+    """Write counts by name, zeros left out: `22 tokenized, 2 failed`."""
+    return ", ".join(f"{value:,} {name}" for name, value in figures.items() if value)
+
+
+def exact_text(snapshot: Snapshot) -> str:
+    """Say how many answers are proved, and by what."""
+    answered = sum(snapshot.evidence.values())
+    proved = sum(snapshot.evidence.get(kind, 0) for kind in PROVED)
+    share = f" ({100 * proved / answered:.1f} %)" if answered else ""
+    return f"{proved:,} of {answered:,}{share}: {named(snapshot.evidence) or '-'}"
+
+
+def drift_text(snapshot: Snapshot) -> str:
+    """Say how far billed and counted tokens differ."""
+    percent = snapshot.drift.percent
+    share = "unknown" if percent is None else f"{percent:.3f} %"
+    return f"{snapshot.drift.tokens:+,} tokens of {snapshot.tokens.billed_output:,} billed ({share})"
+
+
+def dollars_text(snapshot: Snapshot) -> str:
+    """Write the books on one line, exact where small."""
+    books = snapshot.spend.books
+    return (
+        f"{format_usd(books.settled_pico, 6)} settled, {format_usd(books.held_pico, 6)} held, "
+        f"{format_usd(books.unsettled_pico, 6)} unsettled, {format_usd(books.unattributed_pico, 6)} unattributed; "
+        f"stop-at {format_usd(books.stop_at_pico, 2)}, cap {format_usd(books.cap_pico, 2)}"
+    )
+
+
+def _goes_on(snapshot: Snapshot) -> bool:
+    return snapshot.run.state not in FINISHED_RUNS or any(worker.alive for worker in snapshot.workers)
