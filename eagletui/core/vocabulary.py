@@ -161,6 +161,15 @@ class Vocabulary:
         """
         return b"".join(map(self.bytes_of, ids))
 
+    def boundaries(self, ids: Sequence[int]) -> dict[int, int]:
+        """Byte offset of each token boundary, to the index of the token that begins there."""
+        found = {0: 0}
+        at = 0
+        for index, token_id in enumerate(ids, 1):
+            at += len(self.bytes_of(token_id))
+            found[at] = index
+        return found
+
     def first_unknown(self, ids: Iterable[int]) -> int | None:
         """The first id that names nothing, or None when all are known."""
         return next((token_id for token_id in ids if token_id not in self), None)

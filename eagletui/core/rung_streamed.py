@@ -1,0 +1,252 @@
+"""The third rung: boundaries of streamed deltas are token boundaries.
+
+A delta is one token, or a group: tokens that a server held back until they formed a whole character, or several
+tokens sent together. A group is proved only when its bytes have exactly one segmentation of its size. Sizes come
+from cumulative counts; without those only their sum is known, and only if one assignment fits it there is proof.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from eagletui.core.fidelity import HIDDEN_TAIL, REPLACEMENT, Proof
+from eagletui.core.reply import Delta
+from eagletui.core.segments import MANY, assignments, segmentations, smallest
+from eagletui.core.vocabulary import Vocabulary
+
+_LARGEST_EXCESS = 6
+"""Tokens above the least possible number beyond which a stream without counts is not examined."""
+
+_MOST_SPLITTABLE = 40
+"""Deltas with more than one possible size beyond which the sum is not unique."""
+
+_FINE = 0.7
+"""Deltas per canonical token from which a stream is taken for one delta a token."""
+
+_LOST = REPLACEMENT.encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One delta's text, with the structure that the stream does not show."""
+
+    data: bytes
+    before: tuple[int, ...] = ()
+    """Structural tokens between the delta before and this one."""
+    count: int | None = None
+    """Cumulative completion tokens after this delta."""
+
+
+def pieces(
+    deltas: Sequence[Delta], texts: Sequence[tuple[str, str]], between: Sequence[tuple[int, ...]]
+) -> list[Piece] | None:
+    """Lay the deltas of a reply along its raw text.
+
+    Args:
+        deltas: as streamed.
+        texts: the raw text between structural tokens as (field, text), fields `reasoning` and `content`.
+        between: the structural tokens before each of the texts.
+
+    Returns:
+        None where the deltas are not the raw text: parts of tool calls, glue, or another order.
+    """
+    found: list[Piece] = []
+    at = 0
+    for (field, text), before in zip(texts, between, strict=True):
+        pending = before
+        covered = ""
+        while at < len(deltas) and len(covered) < len(text):
+            delta = deltas[at]
+            mine, other = (delta.content, delta.reasoning) if field == "content" else (delta.reasoning, delta.content)
+            if other or delta.tool_call:
+                return None
+            if mine:
+                found.append(Piece(mine.encode(), pending, delta.completion_tokens))
+                covered += mine
+                pending = ()
+            at += 1
+        if covered != text:
+            return None
+    if any(delta.content or delta.reasoning or delta.tool_call for delta in deltas[at:]):
+        return None
+    return found
+
+
+def streamed(
+    stream: Sequence[Piece],
+    vocabulary: Vocabulary,
+    encode: Callable[[str], Sequence[int]],
+    *,
+    after: tuple[int, ...],
+    billed: int | None,
+    cut: bool,
+    canonical: Sequence[int],
+) -> Proof:
+    """Judge the boundaries of a stream.
+
+    Args:
+        stream: from `pieces`; texts with what stands between them.
+        vocabulary: the tokenizer's.
+        encode: canonical encoding of a text, for stretches that nothing proves.
+        after: structural tokens behind the last text, the end token included.
+        billed: completion tokens with named constants undone: every token, the end token included.
+        cut: the answer was cut by `max_tokens`, so up to three tokens may be hidden behind the last whole character.
+        canonical: canonical ids, preferred where boundaries leave a choice, without being proof.
+    """
+    solution = _Solution(0, None, 0)
+    reason = "there is no usage to check the stream against"
+    if billed is not None:
+        text_tokens = billed - sum(len(piece.before) for piece in stream) - len(after)
+        tails = range(HIDDEN_TAIL + 1) if cut else range(1)
+        if all(piece.count is not None for piece in stream):
+            solution = _counted(stream, text_tokens, tails, vocabulary)
+        else:
+            solution = _summed([piece.data for piece in stream], text_tokens, tails, vocabulary)
+        reason = _verdict(solution, stream, text_tokens, vocabulary)
+    if any(_LOST in piece.data for piece in stream):
+        reason = "the server replaced bytes that are no character"
+    chosen = solution.chosen
+    if reason or chosen is None:
+        chosen = _likeliest(stream, vocabulary, encode, canonical, solution.chosen)
+    ids: list[int] = []
+    for piece, own in zip(stream, chosen, strict=True):
+        ids += (*piece.before, *own)
+    return Proof("streamed", (*ids, *after), reason, solution.tail)
+
+
+@dataclass(frozen=True, slots=True)
+class _Solution:
+    """How many ways fit, and one of them."""
+
+    number: int
+    chosen: list[tuple[int, ...]] | None
+    """Ids per delta."""
+    tail: int
+
+
+def _verdict(solution: _Solution, stream: Sequence[Piece], total: int, vocabulary: Vocabulary) -> str:
+    if solution.number == 1:
+        return ""
+    if solution.number:
+        return "a group of tokens has several segmentations"
+    least = sum(smallest(piece.data, vocabulary) or 0 for piece in stream)
+    return f"the deltas hold at least {least} tokens and {total} were billed for them"
+
+
+def _summed(data: Sequence[bytes], total: int, tails: range, vocabulary: Vocabulary) -> _Solution:
+    """Sizes known in sum only: unique if every delta has its least size and one segmentation of it."""
+    least: list[int] = []
+    for piece in data:
+        size = smallest(piece, vocabulary)
+        if size is None:
+            return _Solution(0, None, 0)
+        least.append(size)
+    excess = total - sum(least)
+    if excess < 0:
+        return _Solution(0, None, 0)
+    if excess and excess not in tails:
+        return _spread(data, least, excess, vocabulary)
+    ways = [segmentations(piece, size, vocabulary) for piece, size in zip(data, least, strict=True)]
+    number = min(MANY, math.prod(way.number for way in ways))
+    if excess and any(
+        segmentations(piece, size + extra, vocabulary).number
+        for piece, size in zip(data, least, strict=True)
+        for extra in range(1, excess + 1)
+    ):
+        number = MANY
+    return _Solution(number, [way.ids for way in ways], excess)
+
+
+def _spread(data: Sequence[bytes], least: Sequence[int], excess: int, vocabulary: Vocabulary) -> _Solution:
+    """Some delta has more than its least size: look for the only one that can."""
+    if excess > _LARGEST_EXCESS:
+        return _Solution(MANY, None, 0)
+    groups = [
+        {extra: segmentations(piece, size + extra, vocabulary) for extra in range(excess + 1)}
+        for piece, size in zip(data, least, strict=True)
+    ]
+    if sum(1 for group in groups if any(group[extra].number for extra in range(1, excess + 1))) > _MOST_SPLITTABLE:
+        return _Solution(MANY, None, 0)
+    number, chosen = assignments(groups, excess)
+    return _Solution(number, list(chosen) if number == 1 else None, 0)
+
+
+def _counted(stream: Sequence[Piece], total: int, tails: range, vocabulary: Vocabulary) -> _Solution:
+    """Sizes from cumulative counts.
+
+    A count may run ahead of the text: it includes tokens that were sampled and not yet shown, because they end
+    inside a character, and structural tokens between two texts. `ahead` is how many.
+    """
+    steps: list[dict[int, _Step]] = []
+    states = {0: 1}
+    before = structure = 0
+    for index, piece in enumerate(stream):
+        structure += len(piece.before)
+        count = (piece.count or 0) - structure
+        following = stream[index + 1] if index + 1 < len(stream) else None
+        slack = HIDDEN_TAIL if following is None or not following.data.isascii() else 0
+        slack += len(following.before) if following else 1
+        step: dict[int, _Step] = {}
+        for held, number in states.items():
+            for ahead in range(slack + 1):
+                size = count - before + held - ahead
+                ways = segmentations(piece.data, size, vocabulary, held_back=max(0, held - len(piece.before)))
+                if ways.number:
+                    known = step.get(ahead)
+                    together = number * ways.number + (known.number if known else 0)
+                    step[ahead] = _Step(min(MANY, together), known.held if known else held, ways.ids)
+        steps.append(step)
+        states = {ahead: found.number for ahead, found in step.items()}
+        before = count
+    number, last, tail = 0, None, 0
+    for ahead, ways_here in sorted(states.items()):
+        hidden = total - before + ahead
+        if hidden in tails:
+            if last is None:
+                last, tail = ahead, hidden
+            number = min(MANY, number + ways_here)
+    if last is None:
+        return _Solution(0, None, 0)
+    chosen: list[tuple[int, ...]] = []
+    for step in reversed(steps):
+        chosen.append(step[last].ids)
+        last = step[last].held
+    return _Solution(number, chosen[::-1], tail)
+
+
+class _Step(NamedTuple):
+    """Ways to read the stream up to one delta, with the last choice of one of them."""
+
+    number: int
+    held: int
+    ids: tuple[int, ...]
+
+
+def _likeliest(
+    stream: Sequence[Piece],
+    vocabulary: Vocabulary,
+    encode: Callable[[str], Sequence[int]],
+    canonical: Sequence[int],
+    chosen: Sequence[tuple[int, ...]] | None,
+) -> list[tuple[int, ...]]:
+    """Ids for a stream that proves nothing: never across a delta's boundary, canonical where that fits."""
+    boundaries = vocabulary.boundaries(canonical)
+    fine = len(stream) >= _FINE * max(1, len(canonical))
+    found: list[tuple[int, ...]] = []
+    at = 0
+    for index, piece in enumerate(stream):
+        at += len(vocabulary.decode(piece.before))
+        end = at + len(piece.data)
+        there = None
+        if at in boundaries and end in boundaries:
+            there = tuple(canonical[boundaries[at] : boundaries[end]])
+        own = chosen[index] if chosen else ()
+        if not own and fine:
+            own = segmentations(piece.data, smallest(piece.data, vocabulary) or 1, vocabulary).ids
+        sized = fine or piece.count is not None
+        if there is not None and (len(own) in (0, len(there)) or not sized):
+            own = there
+        found.append(own or tuple(encode(piece.data.decode())))
+        at = end
+    return found

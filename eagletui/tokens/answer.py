@@ -1,0 +1,363 @@
+"""A reply, a tokenizer and a format in; token ids with their evidence out.
+
+The engine and every command call `rebuild`. It undoes the server's losses (`core/assembly`), lets the billed count
+choose among the raw texts that are left (`core/choice`), and then climbs the ladder of `core/fidelity`: served ids,
+logprob bytes, stream boundaries, and below those the canonical encoding with what a count can say about it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from eagletui.core.assembly import candidates
+from eagletui.core.chat import Prompt
+from eagletui.core.choice import Choice, TokenCounts, choose, count_tokens
+from eagletui.core.fidelity import REPLACEMENT, Evidence, Proof, Usability, judge_count
+from eagletui.core.outputs import Assembly, LossProfile, OutputFormat, Part, Special, Text
+from eagletui.core.reply import Reply
+from eagletui.core.rung_logprobs import logprobs
+from eagletui.core.rung_served import served
+from eagletui.core.rung_streamed import pieces, streamed
+from eagletui.core.tokdiff import Span, align
+from eagletui.core.vocabulary import Vocabulary
+from eagletui.tokens.load import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """Token ids of one answer, and why they are believed."""
+
+    output_ids: tuple[int, ...] | None
+    """The end token included where the answer has one. None at text level, without a tokenizer."""
+    raw: str
+    """The text these ids stand for, specials at their literal text."""
+    evidence: Evidence
+    usability: Usability
+    reason: str
+    """Why not a better rung, or what makes the text doubtful; one sentence, empty on proof of a sound text."""
+    counted: int | None
+    """Length of `output_ids`."""
+    billed: int | None
+    """The provider's completion tokens; None when it sent no usage."""
+    offset: int | None
+    """Named, proved constant between them: the endpoint's, plus the tokens of a trimmed tail. None without a bill."""
+    drift: int | None
+    """billed - counted - offset; None without a bill."""
+    tail_trimmed: bool
+    """A cut in mid-character left tokens that no text shows."""
+    spans: tuple[Span, ...]
+    """Where proved and canonical tokenization differ."""
+    findings: tuple[str, ...] = ()
+    """Kinds of faults that this sample shows; `core/findings.py` words them."""
+    parts: tuple[Part, ...] = ()
+    """The raw text as the format has it, for naming a fault."""
+    excess: int | None = None
+    """billed - counted with nothing undone, where that says something about the endpoint."""
+    ended: bool = False
+    """The model ended the answer itself."""
+
+    @property
+    def proved(self) -> bool:
+        """Tell whether the ids are proved."""
+        return self.evidence in ("served", "logprobs", "streamed")
+
+
+def rebuild(
+    reply: Reply,
+    tokenizer: Tokenizer | None,
+    fmt: OutputFormat,
+    profile: LossProfile,
+    *,
+    max_tokens: int | None,
+    offset: int | None = None,
+    prompt: Prompt | None = None,
+    thinking: bool | None = None,
+    stop_strings: Sequence[str] = (),
+) -> Rebuilt:
+    """Rebuild the ids of one answer.
+
+    Args:
+        reply: as parsed.
+        tokenizer: the target model's; None works at text level.
+        fmt: how the family writes.
+        profile: what the server strips.
+        max_tokens: the request's limit.
+        offset: the endpoint's named constant for answers that the model ended; None when none is proved.
+        prompt: the request; its tools give argument types.
+        thinking: whether the prompt asked for thinking; None means the format's default.
+        stop_strings: the request's; a server that looks for them shows text late, so deltas prove nothing.
+
+    Returns:
+        Ids of the best rung that holds, with the reason why no better one does.
+    """
+    trimmed_reply, shows_tail = _without_replaced_tail(reply)
+    readings = candidates(trimmed_reply, fmt, profile, prompt, max_tokens=max_tokens, thinking=thinking)
+    if isinstance(reply.stopped_by, str):
+        readings = tuple(_without_end(reading) for reading in readings)
+    billed = reply.usage.completion_tokens if reply.usage else None
+    applied = offset or 0 if readings[0].end is not None else 0
+    choice = choose(
+        readings,
+        profile.losses(fmt.name),
+        measure=None if tokenizer is None else _measure(tokenizer),
+        billed=None if shows_tail else billed,
+        billed_reasoning=reply.usage.reasoning_tokens if reply.usage and not shows_tail else None,
+        offset=applied,
+    )
+    assembly = choice.assembly
+    if tokenizer is None:
+        return _text_level(assembly, billed)
+    canonical, unresolved = encode_parts(assembly.parts, tokenizer)
+    if assembly.open_ended and billed is not None:
+        canonical = canonical[:billed]
+    proofs = _proofs(reply, assembly, canonical, tokenizer, billed, applied, stop_strings)
+    return _settle(reply, choice, canonical, proofs, tokenizer, billed, applied, unresolved, shows_tail)
+
+
+def encode_parts(parts: Sequence[Part], tokenizer: Tokenizer) -> tuple[tuple[int, ...], str | None]:
+    """Encode each stretch between special tokens in one pass and insert structure by id.
+
+    Returns:
+        The ids, and the first structural string that is no single token of this tokenizer (it is then encoded as
+        ordinary text), or None.
+    """
+    ids: list[int] = []
+    run: list[str] = []
+    unresolved: str | None = None
+    for part in parts:
+        special = tokenizer.vocabulary.specials.get(part.text) if isinstance(part, Special) else None
+        if special is None:
+            run.append(part.text)
+            if isinstance(part, Special):
+                unresolved = unresolved or part.text
+            continue
+        ids += tokenizer.encode("".join(run))
+        ids.append(special)
+        run.clear()
+    ids += tokenizer.encode("".join(run))
+    return tuple(ids), unresolved
+
+
+def _measure(tokenizer: Tokenizer) -> Callable[[Assembly], TokenCounts]:
+    """Count the tokens of readings, encoding no text twice."""
+    known: dict[str, int] = {}
+
+    def length(text: str) -> int:
+        if text not in known:
+            known[text] = len(tokenizer.encode(text))
+        return known[text]
+
+    return lambda reading: count_tokens(reading, length)
+
+
+def _without_replaced_tail(reply: Reply) -> tuple[Reply, bool]:
+    """Take U+FFFD off the end of a cut answer: llama.cpp shows it for an unfinished character."""
+    if reply.finish_reason != "length":
+        return reply, False
+    if reply.content and reply.content.endswith(REPLACEMENT) and not reply.tool_calls:
+        return replace(reply, content=reply.content.rstrip(REPLACEMENT)), True
+    if not reply.content and reply.reasoning and reply.reasoning.endswith(REPLACEMENT) and not reply.tool_calls:
+        return replace(reply, reasoning=reply.reasoning.rstrip(REPLACEMENT)), True
+    return reply, False
+
+
+def _without_end(reading: Assembly) -> Assembly:
+    """The reading of an answer that a stop string ended: the model did not sample the end token."""
+    if reading.end is None:
+        return reading
+    return replace(reading, parts=reading.parts[:-1], end=None)
+
+
+def _shown(reply: Reply) -> list[str]:
+    """Texts of a reply in the order in which models write them."""
+    texts = [reply.reasoning, reply.content, *(call.name for call in reply.tool_calls)]
+    return [text for text in texts if text]
+
+
+def _proofs(
+    reply: Reply,
+    assembly: Assembly,
+    canonical: tuple[int, ...],
+    tokenizer: Tokenizer,
+    billed: int | None,
+    applied: int,
+    stop_strings: Sequence[str],
+) -> list[Proof]:
+    """What each rung says, best first."""
+    vocabulary = tokenizer.vocabulary
+    end_id = vocabulary.specials.get(assembly.end) if assembly.end is not None else None
+    shown = _shown(reply)
+    proofs = [
+        served(reply, shown, vocabulary, end_id),
+        logprobs(reply, shown, vocabulary, end_id, canonical),
+        _streamed(reply, assembly, canonical, tokenizer, None if billed is None else billed - applied, stop_strings),
+    ]
+    return [proof for proof in proofs if proof is not None]
+
+
+def _streamed(
+    reply: Reply,
+    assembly: Assembly,
+    canonical: tuple[int, ...],
+    tokenizer: Tokenizer,
+    billed: int | None,
+    stop_strings: Sequence[str],
+) -> Proof | None:
+    """Lay the deltas along the raw text and judge them."""
+    if not reply.deltas:
+        return None
+    if stop_strings or isinstance(reply.stopped_by, str):
+        return Proof("streamed", (), "the server looks for stop strings, so deltas need not end with a token")
+    texts, between, after = _layout(assembly.parts, tokenizer.vocabulary)
+    stream = pieces(reply.deltas, texts, between) if texts is not None else None
+    if not stream:
+        return Proof("streamed", (), "the deltas are not the raw text")
+    return streamed(
+        stream,
+        tokenizer.vocabulary,
+        tokenizer.encode,
+        after=after,
+        billed=billed,
+        cut=assembly.end is None,
+        canonical=canonical,
+    )
+
+
+def _layout(
+    parts: Sequence[Part], vocabulary: Vocabulary
+) -> tuple[list[tuple[str, str]] | None, list[tuple[int, ...]], tuple[int, ...]]:
+    """Cut a raw text into the server's own texts, the structural tokens before each, and those after the last."""
+    texts: list[tuple[str, str]] = []
+    between: list[tuple[int, ...]] = []
+    pending: list[int] = []
+    for part in parts:
+        if isinstance(part, Text):
+            if part.field not in ("reasoning", "content") or (texts and not pending):
+                return None, [], ()
+            texts.append((part.field, part.text))
+            between.append(tuple(pending))
+            pending = []
+        elif part.text not in vocabulary.specials:
+            return None, [], ()
+        else:
+            pending.append(vocabulary.special_id(part.text))
+    return texts, between, tuple(pending)
+
+
+def _settle(
+    reply: Reply,
+    choice: Choice,
+    canonical: tuple[int, ...],
+    proofs: Sequence[Proof],
+    tokenizer: Tokenizer,
+    billed: int | None,
+    applied: int,
+    unresolved: str | None,
+    shows_tail: bool,
+) -> Rebuilt:
+    """Take the best rung that holds, or say what the count makes of the rest."""
+    assembly, vocabulary = choice.assembly, tokenizer.vocabulary
+    holding = [proof for proof in proofs if proof.holds]
+    reasons = [proof.reason for proof in proofs if not proof.holds and (not holding or proof is not holding[0])]
+    contradiction = any(proof.ids != holding[0].ids for proof in holding[1:])
+    findings = _sample_findings(reply, assembly, holding, vocabulary, unresolved)
+    raw = assembly.raw
+    tail = 0
+    if holding and not contradiction:
+        evidence, ids, tail = holding[0].evidence, holding[0].ids, holding[0].hidden_tail
+        raw = vocabulary.decode(ids).decode("utf-8", "replace").rstrip(REPLACEMENT if assembly.end is None else "")
+        reasons = []
+    else:
+        proof = next((proof for proof in proofs if proof.ids and not contradiction), None)
+        ids = proof.ids if proof is not None else canonical
+        if vocabulary.first_unknown(ids) is not None or vocabulary.decode(ids) != vocabulary.decode(canonical):
+            ids = canonical
+        evidence = judge_count(len(ids), billed, applied)
+        if evidence == "conflict":
+            reasons.append(
+                f"{len(ids)} tokens counted and {billed} billed" + (f", offset {applied}" if applied else "")
+            )
+        if shows_tail and evidence != "canonical":
+            evidence = "conflict"
+            reasons.append("the cut tail hides tokens, so the count proves nothing")
+        if contradiction:
+            evidence = "conflict"
+            reasons.insert(0, f"{' and '.join(proof.evidence for proof in holding)} give different ids")
+        if evidence == "counted" and (assembly.open_ended or assembly.misfit or unresolved):
+            evidence = "conflict"
+    offset = None if billed is None else applied + tail
+    drift = None if billed is None or offset is None else billed - len(ids) - offset
+    usability = _usability(assembly, evidence, raw, vocabulary.decode(canonical))
+    trimmed = tail > 0 or shows_tail
+    reasons += [reason for reason in assembly.reasons if usability != "usable"]
+    learns = billed is not None and not trimmed and not assembly.open_ended and assembly.usability != "unusable"
+    return Rebuilt(
+        output_ids=ids,
+        raw=raw,
+        evidence=evidence,
+        usability=usability,
+        reason=_sentence(reasons),
+        counted=len(ids),
+        billed=billed,
+        offset=offset,
+        drift=drift,
+        tail_trimmed=trimmed,
+        spans=align(ids, canonical, vocabulary) if ids != canonical else (),
+        findings=findings,
+        parts=assembly.parts,
+        excess=billed - len(ids) if learns and billed is not None else None,
+        ended=assembly.end is not None,
+    )
+
+
+def _usability(assembly: Assembly, evidence: Evidence, raw: str, canonical: bytes) -> Usability:
+    """Proved ids carry the model's own text; below proof the text's doubts and the segmentation's count."""
+    if assembly.usability == "unusable":
+        return "unusable"
+    if evidence in ("served", "logprobs", "streamed"):
+        return "usable"
+    if assembly.usability == "usable" and evidence == "conflict":
+        return "resegmented"
+    return assembly.usability
+
+
+def _sample_findings(
+    reply: Reply, assembly: Assembly, holding: Sequence[Proof], vocabulary: Vocabulary, unresolved: str | None
+) -> tuple[str, ...]:
+    """Faults that one sample shows by itself."""
+    found: list[str] = []
+    if assembly.misfit:
+        found.append("misfit")
+    if unresolved is not None:
+        found.append("unresolved")
+    end_id = vocabulary.specials.get(assembly.end) if assembly.end is not None else None
+    sampled = next((proof.ids[-1] for proof in holding if proof.ids and vocabulary.is_special(proof.ids[-1])), None)
+    if sampled is None and isinstance(reply.stopped_by, int) and reply.stopped_by in vocabulary:
+        sampled = reply.stopped_by
+    if assembly.end is not None and sampled is not None and sampled != end_id:
+        found.append("end_token")
+    return tuple(found)
+
+
+def _text_level(assembly: Assembly, billed: int | None) -> Rebuilt:
+    """What can be said without a tokenizer."""
+    return Rebuilt(
+        output_ids=None,
+        raw=assembly.raw,
+        evidence="canonical",
+        usability=assembly.usability,
+        reason=_sentence(["there is no tokenizer, so no ids", *assembly.reasons]),
+        counted=None,
+        billed=billed,
+        offset=None,
+        drift=None,
+        tail_trimmed=False,
+        spans=(),
+        findings=("misfit",) if assembly.misfit else (),
+        parts=assembly.parts,
+        ended=assembly.end is not None,
+    )
+
+
+def _sentence(reasons: Sequence[str]) -> str:
+    text = "; ".join(dict.fromkeys(reason for reason in reasons if reason))
+    return text[:1].upper() + text[1:]
