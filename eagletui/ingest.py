@@ -88,6 +88,11 @@ def take_census(section: PromptsSection) -> Census:
     return counted
 
 
+def chosen_prompts(section: PromptsSection) -> Iterator[Chosen]:
+    """Read the prompts that a run would take, after `take_census` has found no problem."""
+    return (item for item in _walk(section, Census()) if isinstance(item, Chosen))
+
+
 def ingest(section: PromptsSection, writer: IngestWriter) -> Census:
     """Add the prompt files of a config to a ledger, all or nothing.
 

@@ -5,17 +5,20 @@ import hashlib
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from eagletui.config import RunConfig, changed_fields, load_config, may_change, to_json, to_toml
-from eagletui.core.errors import InputError, LockedError, ModelError, RunError
+from eagletui.core.errors import ConfigError, InputError, LockedError, ModelError, RunError
 from eagletui.core.money import usd_to_pico
-from eagletui.core.vocabulary import Vocabulary, pack_vocabulary
+from eagletui.core.vocabulary import pack_vocabulary
 from eagletui.ingest import Census, ingest
 from eagletui.ledger.locks import RoleLock, is_locked
 from eagletui.ledger.writer import LedgerWriter, create_ledger
 from eagletui.runs import RunFolder, create_folder, find, runs_root
 from eagletui.tokens.formats import load_format
+
+if TYPE_CHECKING:
+    from eagletui.tokens.load import Tokenizer
 
 TOKENIZER_FILES: Final = (
     "tokenizer.json",
@@ -67,10 +70,7 @@ def create_run(config: RunConfig) -> tuple[RunFolder, Census]:
     Raises:
         EagleError: the tokenizer, the format or the prompts are wrong, or the place cannot be written.
     """
-    from eagletui.tokens.load import load_tokenizer
-
-    tokenizer = load_tokenizer(config.model.tokenizer)
-    check_format(config, tokenizer.vocabulary)
+    tokenizer = check_config(config)
     final = RunFolder(runs_root() / config.run.name)
     if final.path.exists():
         raise RunError(f"{final.path} exists and holds no ledger. Move it away, or use --name.")
@@ -99,15 +99,26 @@ def create_run(config: RunConfig) -> tuple[RunFolder, Census]:
     return final, counted
 
 
-def check_format(config: RunConfig, vocabulary: Vocabulary) -> None:
-    """Refuse a format whose structural tokens the tokenizer does not have."""
+def check_config(config: RunConfig) -> "Tokenizer":
+    """Refuse what can be known to be wrong before a run is made, and return the tokenizer.
+
+    Raises:
+        EagleError: the key cannot be read, extraction has no model, or tokenizer and format do not fit each other.
+    """
+    from eagletui.tokens.load import load_tokenizer
+
+    config.secret()
+    if config.extract.when != "off" and config.model.weights is None:
+        raise ConfigError(f'[extract] when = "{config.extract.when}" needs [model] weights: a folder or a .gguf file.')
+    tokenizer = load_tokenizer(config.model.tokenizer)
     fmt = load_format(config.model.format)
-    missing = [special for special in fmt.specials if special not in vocabulary.specials]
+    missing = [special for special in fmt.specials if special not in tokenizer.vocabulary.specials]
     if missing:
         raise InputError(
             f"[model] format {fmt.name} needs {', '.join(missing)}, which {config.model.tokenizer} does not have. "
             f"Check with: eagletui audit --tokenizer {config.model.tokenizer} --format {fmt.name}"
         )
+    return tokenizer
 
 
 def take_up(folder: RunFolder, config: RunConfig) -> list[str]:

@@ -9,7 +9,7 @@ from eagletui.cli.ctl import arguments, order
 from eagletui.cli.follow import end_helpers, follow
 from eagletui.cli.output import counted, on_terminal, say
 from eagletui.config import RUN_NAME, RunConfig
-from eagletui.core.errors import ConfigError, InputError
+from eagletui.core.errors import EagleError, InputError
 from eagletui.core.lifecycle import FINISHED_RUNS
 from eagletui.core.text import clean_line
 from eagletui.ledger import commands
@@ -78,8 +78,6 @@ def prepare(
         EagleError: something the person gave is wrong; a new run is then not made.
     """
     config.secret()
-    if config.extract.when != "off" and config.model.weights is None:
-        raise ConfigError(f'[extract] when = "{config.extract.when}" needs [model] weights: a folder or a .gguf file.')
     limits: tuple[tuple[Verb, str | None], ...] = (("stop-at", stop_at), ("cap", cap))
     orders = [(verb, arguments(verb, [text])) for verb, text in limits if text is not None]
     if folder is None:
@@ -100,8 +98,17 @@ def start_workers(folder: RunFolder, config: RunConfig, *, exit_when_paused: boo
     """Start what the run needs and does not have: the embedded provider, the engine, the extractor.
 
     Raises:
-        RunError: a worker did not start; the message quotes its log.
+        RunError: a worker did not start; the message quotes its log, and nothing that was started here stays.
     """
+    try:
+        _start(folder, config, exit_when_paused=exit_when_paused)
+    except EagleError:
+        if not is_alive(folder, "engine"):
+            end_helpers(folder)
+        raise
+
+
+def _start(folder: RunFolder, config: RunConfig, *, exit_when_paused: bool) -> None:
     if config.provider.kind == "embedded" and config.provider.base_url is None and not is_alive(folder, "provider"):
         faults = [] if config.provider.faults is None else ["--faults", str(config.provider.faults)]
         pid = spawn(folder, "provider", "--backend", config.provider.backend, *faults)

@@ -14,6 +14,10 @@ PICO: Final = 10**12
 MAX_PICO: Final = 2**63 - 1
 """The largest amount the ledger can hold: about 9.2 million dollars."""
 
+PROMPT_MARGIN_PER_MILLE: Final = 1050
+PROMPT_EXTRA_TOKENS: Final = 64
+"""Provider templates differ from ours by a few tokens; 5 % and these cover every one seen."""
+
 Verdict = Literal["admit", "stop_at", "cap", "wait"]
 
 _EXACT: Final = Context(prec=60)
@@ -95,6 +99,16 @@ def usd_to_pico(usd: Decimal | str) -> int:
 def bound_pico(usd: Decimal | str) -> int:
     """Convert an upper bound in dollars to picodollars, rounded up."""
     return _to_pico(_decimal(usd), ROUND_CEILING)
+
+
+def prompt_bound(counted: int, per_mille: int = PROMPT_MARGIN_PER_MILLE) -> int:
+    """Return the most prompt tokens a provider may bill for a prompt that we count.
+
+    Args:
+        counted: length of the rendered prompt in our tokenizer.
+        per_mille: the margin; at least the largest ratio of billed to counted seen at the endpoint.
+    """
+    return -(-counted * per_mille // 1000) + PROMPT_EXTRA_TOKENS
 
 
 def hold_bound(prompt_upper: int, max_tokens: int, price: Price) -> int:

@@ -4,7 +4,7 @@ import json
 import mmap
 import struct
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import xxhash
 
@@ -22,6 +22,7 @@ _GGUF_SCALARS: Final = {
 _GGUF_STRING: Final = 8
 _GGUF_ARRAY: Final = 9
 _GGUF_FILE_TYPE: Final = "general.file_type"
+_GGUF_HIDDEN_SIZE: Final = ".embedding_length"
 
 
 class ModelHash(NamedTuple):
@@ -80,7 +81,7 @@ def stored_quantization(path: Path) -> str | None:
     """
     if path.is_dir():
         return _config_quantization(path / "config.json")
-    file_type = _gguf_file_type(path)
+    file_type = _gguf_number(path, _GGUF_FILE_TYPE)
     if file_type is None:
         return "gguf"
     from gguf import LlamaFileType
@@ -90,11 +91,33 @@ def stored_quantization(path: Path) -> str | None:
     return None if name in ("F32", "F16", "BF16") else str(name)
 
 
-def _config_quantization(config: Path) -> str | None:
+def stored_hidden_size(path: Path) -> int | None:
+    """Read the width H of the residual stream without loading the model; None where the config does not say.
+
+    Raises:
+        ModelError: the config or the header cannot be read.
+    """
+    if path.is_file():
+        return _gguf_number(path, _GGUF_HIDDEN_SIZE)
+    content = _read_config(path / "config.json")
+    for section in (content.get("text_config"), content):
+        if isinstance(section, dict) and isinstance(section.get("hidden_size"), int):
+            return int(section["hidden_size"])
+    return None
+
+
+def _read_config(config: Path) -> dict[str, Any]:
     try:
         content = json.loads(config.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ModelError(f"{config} cannot be read: {error}") from error
+    if not isinstance(content, dict):
+        raise ModelError(f"{config}: found no JSON object, expected a model config.")
+    return content
+
+
+def _config_quantization(config: Path) -> str | None:
+    content = _read_config(config)
     for section in (content, content.get("text_config")):
         quantization = section.get("quantization_config") if isinstance(section, dict) else None
         if isinstance(quantization, dict):
@@ -102,8 +125,8 @@ def _config_quantization(config: Path) -> str | None:
     return None
 
 
-def _gguf_file_type(path: Path) -> int | None:
-    """Read one number out of a GGUF header (github.com/ggml-org/ggml/blob/master/docs/gguf.md)."""
+def _gguf_number(path: Path, wanted: str) -> int | None:
+    """Read the number whose key ends as wanted (github.com/ggml-org/ggml/blob/master/docs/gguf.md)."""
     try:
         with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as blob:
             if blob[:4] != b"GGUF":
@@ -113,7 +136,7 @@ def _gguf_file_type(path: Path) -> int | None:
             for _ in range(pairs):
                 key, position = _gguf_string(blob, position)
                 (kind,) = struct.unpack_from("<I", blob, position)
-                if key == _GGUF_FILE_TYPE and kind in _GGUF_SCALARS:
+                if key.endswith(wanted) and kind in _GGUF_SCALARS:
                     return int(struct.unpack_from(_GGUF_SCALARS[kind], blob, position + 4)[0])
                 position = _after_gguf_value(blob, position + 4, kind)
     except (OSError, ValueError, KeyError, struct.error) as error:

@@ -1,0 +1,198 @@
+"""`eagletui plan`: what a run will need, before the first dollar."""
+
+import asyncio
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from eagletui.cli.create import check_config, read_config
+from eagletui.cli.output import bytes_text, counted, print_json, print_pairs, print_table
+from eagletui.cli.run import with_options
+from eagletui.config import RunConfig
+from eagletui.core.errors import EagleError
+from eagletui.core.money import PICO, Price, format_usd, pico_to_usd_string
+from eagletui.runs import RunFolder, runs_root
+
+if TYPE_CHECKING:
+    from eagletui.plan import Plan
+    from eagletui.providers.base import Endpoint
+
+REFUSED = 2
+
+
+def plan(
+    config: Annotated[str, typer.Argument(help="A TOML config.", metavar="CONFIG")],
+    limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="At most N samples.")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> int:
+    """Tell what a run will need: samples, tokens, money and disk; exit 2 if it could not start, with the reason.
+
+    Nothing is bought: prompts are counted here, and prices are asked for.
+    """
+    try:
+        made = _make(with_options(read_config(config), limit=limit))
+    except EagleError as error:
+        if json_:
+            print_json({"ok": False, "refusals": [str(error)]})
+        raise
+    if json_:
+        print_json(plan_object(made))
+    else:
+        _print(made)
+    return REFUSED if made.refusals else 0
+
+
+def plan_object(plan: "Plan") -> dict[str, Any]:
+    """Return a plan as JSON values; money as decimal strings."""
+    return {
+        "ok": not plan.refusals,
+        "run": plan.run,
+        "refusals": plan.refusals,
+        "notes": plan.notes,
+        "samples": plan.census.samples,
+        "by_dataset": {
+            name: {
+                "samples": share.samples,
+                "prompt_tokens": share.prompt_tokens,
+                "output_tokens_worst": share.output_tokens_worst,
+            }
+            for name, share in plan.by_dataset.items()
+        },
+        "prompt_tokens": plan.prompt_tokens,
+        "output_tokens_worst": plan.output_tokens_worst,
+        "endpoints": [
+            {
+                "tag": endpoint.tag,
+                "prompt_usd_per_million": _per_million(endpoint.price.prompt_usd_per_token),
+                "completion_usd_per_million": _per_million(endpoint.price.completion_usd_per_token),
+                "quantization": endpoint.quantization,
+                "logprobs": endpoint.supports_logprobs,
+                "stream": endpoint.supports_stream,
+                "ids": endpoint.supports_ids,
+            }
+            for endpoint in plan.endpoints
+        ],
+        "spend_usd": {
+            "worst_case": pico_to_usd_string(plan.worst_case_pico),
+            "largest_hold": pico_to_usd_string(plan.largest_hold_pico),
+            "stop_at": pico_to_usd_string(plan.stop_at_pico),
+            "cap": pico_to_usd_string(plan.cap_pico),
+            "full_pace_cap": pico_to_usd_string(plan.full_pace_cap_pico),
+        },
+        "in_flight": {"max": plan.max_in_flight, "near_stop_at": plan.in_flight_near_stop_at},
+        "disk_bytes": {"ledger": plan.ledger_bytes, "features": plan.features_bytes, "free": plan.free_bytes},
+    }
+
+
+def _make(config: RunConfig) -> "Plan":
+    from eagletui.plan import make_plan
+
+    check_config(config)
+    return make_plan(config, _endpoints(config), runs_root())
+
+
+def _endpoints(config: RunConfig) -> "list[Endpoint]":
+    """Return who may answer and at what price: the embedded provider's list, or what the provider says now."""
+    if config.provider.kind == "embedded" and config.provider.base_url is None:
+        return _embedded_endpoints(config)
+    from eagletui.engine.connect import connect
+
+    async def ask() -> "list[Endpoint]":
+        provider = connect(config, RunFolder(runs_root() / config.run.name))
+        try:
+            return await provider.endpoints()
+        finally:
+            await provider.aclose()
+
+    return asyncio.run(ask())
+
+
+def _embedded_endpoints(config: RunConfig) -> "list[Endpoint]":
+    from eagletui.embedded.market import ENDPOINTS, MAX_COMPLETION_TOKENS, matches
+    from eagletui.providers.base import Endpoint
+
+    only, ignore = config.provider.only, config.provider.ignore
+    return [
+        Endpoint(
+            tag=offer.tag,
+            provider_name=offer.provider_name,
+            price=Price(Decimal(offer.prompt_pico) / PICO, Decimal(offer.completion_pico) / PICO, Decimal(0)),
+            quantization=offer.quantization,
+            max_completion_tokens=MAX_COMPLETION_TOKENS,
+            supports_logprobs=offer.logprobs,
+            supports_stream=offer.streams,
+        )
+        for offer in ENDPOINTS
+        if (not only or any(matches(slug, offer.tag) for slug in only))
+        and not any(matches(slug, offer.tag) for slug in ignore)
+    ]
+
+
+def _print(plan: "Plan") -> None:
+    print_table(
+        ("data set", "samples", "prompt tokens", "output tokens at most"),
+        [
+            (name, f"{share.samples:,}", f"{share.prompt_tokens:,}", f"{share.output_tokens_worst:,}")
+            for name, share in plan.by_dataset.items()
+        ],
+        right=(1, 2, 3),
+    )
+    print()
+    print_table(
+        ("endpoint", "USD per million in", "out", "proof it can give"),
+        [
+            (
+                endpoint.tag,
+                _per_million(endpoint.price.prompt_usd_per_token),
+                _per_million(endpoint.price.completion_usd_per_token),
+                _proof(endpoint),
+            )
+            for endpoint in plan.endpoints
+        ],
+        right=(1, 2),
+    )
+    print()
+    features = "unknown" if plan.features_bytes is None else bytes_text(plan.features_bytes)
+    near = plan.in_flight_near_stop_at
+    print_pairs(
+        [
+            ("samples", f"{plan.census.samples:,} from {counted(plan.census.prompts, 'prompt')}"),
+            ("money", f"at most {format_usd(plan.worst_case_pico)} if every answer were cut at max_tokens"),
+            ("stop-at", f"{format_usd(plan.stop_at_pico, 2)}: nothing more is asked once this much is settled"),
+            ("cap", f"{format_usd(plan.cap_pico, 2)}: never committed beyond; {_pace(plan, near)}"),
+            ("one request", f"at most {format_usd(plan.largest_hold_pico, 6)}"),
+            (
+                "disk",
+                f"ledger about {bytes_text(plan.ledger_bytes)}, features at most {features}; "
+                f"{bytes_text(plan.free_bytes)} free",
+            ),
+        ]
+    )
+    for note in plan.notes:
+        print(f"note: {note}")
+    for refusal in plan.refusals:
+        print(f"refused: {refusal}")
+
+
+def _pace(plan: "Plan", near: int | None) -> str:
+    if near is None:
+        return "prices are 0, so it never binds"
+    if plan.cap_pico >= plan.full_pace_cap_pico:
+        return "enough for full pace"
+    return (
+        f"full pace up to stop-at needs {format_usd(plan.full_pace_cap_pico, 2)}, "
+        f"under this one {counted(near, 'request')} may be in flight near stop-at"
+    )
+
+
+def _proof(endpoint: "Endpoint") -> str:
+    if endpoint.supports_ids:
+        return "ids"
+    if endpoint.supports_logprobs:
+        return "logprobs"
+    return "stream" if endpoint.supports_stream else "none: text only"
+
+
+def _per_million(usd_per_token: Decimal) -> str:
+    return f"{(usd_per_token * 1_000_000).normalize():f}"

@@ -1,0 +1,176 @@
+"""What a run will need, before the first dollar: samples, tokens, money and disk, and whether it can start at all."""
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from eagletui.config import RunConfig
+from eagletui.core.chat import until_turn
+from eagletui.core.features import DType, folder_bytes
+from eagletui.core.money import format_usd, hold_bound, prompt_bound, usd_to_pico
+from eagletui.ingest import Census, chosen_prompts, take_census
+from eagletui.models.identity import stored_hidden_size, weight_files
+from eagletui.providers.base import Endpoint
+from eagletui.tokens.formats import load_format
+from eagletui.tokens.load import Tokenizer, load_tokenizer
+from eagletui.tokens.prompt import render_prompt
+
+LEDGER_SAMPLE_BYTES: Final = 2_048
+LEDGER_TOKEN_BYTES: Final = 24
+"""Stored per sample and per output token, reply and ids included: measured on runs with logprobs, rounded up."""
+
+
+@dataclass(slots=True)
+class DatasetPlan:
+    """One data set's share."""
+
+    samples: int = 0
+    prompt_tokens: int = 0
+    """Counted with the run's own tokenizer and chat template."""
+    output_tokens_worst: int = 0
+    """If every answer were cut by `max_tokens`."""
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a run will need. Money in picodollars."""
+
+    run: str
+    endpoints: tuple[Endpoint, ...]
+    census: Census
+    by_dataset: dict[str, DatasetPlan] = field(default_factory=dict)
+    worst_case_pico: int = 0
+    """Every answer at its bound, at the dearest endpoint."""
+    largest_hold_pico: int = 0
+    """The bound of the dearest single request."""
+    stop_at_pico: int = 0
+    cap_pico: int = 0
+    max_in_flight: int = 0
+    ledger_bytes: int = 0
+    """About."""
+    features_bytes: int | None = None
+    """At most; 0 without extraction, None where the model's width is unknown."""
+    free_bytes: int = 0
+    """On the disk of the runs."""
+    refusals: list[str] = field(default_factory=list)
+    """Why the run would not start or would stop at once, one sentence each."""
+    notes: list[str] = field(default_factory=list)
+    """What to know, one sentence each."""
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Over all samples."""
+        return sum(share.prompt_tokens for share in self.by_dataset.values())
+
+    @property
+    def output_tokens_worst(self) -> int:
+        """Over all samples."""
+        return sum(share.output_tokens_worst for share in self.by_dataset.values())
+
+    @property
+    def full_pace_cap_pico(self) -> int:
+        """The cap that lets `max_in_flight` requests run until stop-at is reached."""
+        return self.stop_at_pico + min(self.max_in_flight, self.census.samples) * self.largest_hold_pico
+
+    @property
+    def in_flight_near_stop_at(self) -> int | None:
+        """How many requests the cap lets run when stop-at is nearly reached; None: no limit, the price is 0."""
+        if self.largest_hold_pico == 0:
+            return None
+        return min(self.max_in_flight, max(0, self.cap_pico - self.stop_at_pico) // self.largest_hold_pico)
+
+
+def make_plan(
+    config: RunConfig, endpoints: Sequence[Endpoint], runs_folder: Path, step: Callable[[int], None] = lambda _: None
+) -> Plan:
+    """Work a config out.
+
+    Args:
+        config: the run's config.
+        endpoints: that may answer, with their prices.
+        runs_folder: where runs lie, for the free space.
+        step: told after each prompt how many samples were counted.
+
+    Raises:
+        EagleError: prompts, tokenizer or format cannot be used.
+    """
+    tokenizer = load_tokenizer(config.model.tokenizer)
+    plan = Plan(
+        run=config.run.name,
+        endpoints=tuple(endpoints),
+        census=take_census(config.prompts),
+        stop_at_pico=usd_to_pico(config.spend.stop_at_usd),
+        cap_pico=usd_to_pico(config.spend.cap_usd),
+        max_in_flight=config.pace.max_in_flight,
+        free_bytes=_free_bytes(runs_folder),
+    )
+    _count(plan, config, tokenizer, step)
+    plan.ledger_bytes = plan.census.samples * LEDGER_SAMPLE_BYTES + plan.output_tokens_worst * LEDGER_TOKEN_BYTES
+    plan.features_bytes = _features_bytes(plan, config)
+    plan.notes += [*plan.census.sentences(), *tokenizer.notes]
+    plan.refusals += _refusals(plan, config)
+    return plan
+
+
+def _count(plan: Plan, config: RunConfig, tokenizer: Tokenizer, step: Callable[[int], None]) -> None:
+    fmt = load_format(config.model.format)
+    counted = 0
+    for chosen in chosen_prompts(config.prompts):
+        share = plan.by_dataset.setdefault(chosen.record.dataset, DatasetPlan())
+        max_tokens = config.sampling_for(chosen.record.dataset).max_tokens
+        for turn in chosen.turns:
+            prompt = until_turn(chosen.record.prompt, turn)
+            tokens = len(render_prompt(prompt, tokenizer, fmt, config.model.template_kwargs).ids)
+            hold = max(
+                (hold_bound(prompt_bound(tokens), max_tokens, endpoint.price) for endpoint in plan.endpoints), default=0
+            )
+            share.samples += chosen.answers
+            share.prompt_tokens += chosen.answers * tokens
+            share.output_tokens_worst += chosen.answers * max_tokens
+            plan.worst_case_pico += chosen.answers * hold
+            plan.largest_hold_pico = max(plan.largest_hold_pico, hold)
+        counted += chosen.samples
+        step(counted)
+
+
+def _features_bytes(plan: Plan, config: RunConfig) -> int | None:
+    if config.extract.when == "off":
+        return 0
+    if config.model.weights is None:
+        return None
+    weight_files(config.model.weights)
+    hidden_size = stored_hidden_size(config.model.weights)
+    if hidden_size is None:
+        return None
+    # `auto` is decided when the model loads; the wider type is the safe side.
+    dtype: DType = "float32" if config.extract.dtype == "auto" else config.extract.dtype
+    return folder_bytes(plan.prompt_tokens + plan.output_tokens_worst, hidden_size, dtype)
+
+
+def _refusals(plan: Plan, config: RunConfig) -> list[str]:
+    found = []
+    if plan.largest_hold_pico > plan.cap_pico:
+        found.append(
+            f"The cap of {format_usd(plan.cap_pico, 2)} cannot hold one request of at most "
+            f"{format_usd(plan.largest_hold_pico, 6)}: raise [spend] cap_usd or lower [sampling] max_tokens."
+        )
+    if plan.stop_at_pico == 0:
+        found.append("[spend] stop_at_usd is 0: nothing would be asked. A free server needs an amount above 0 too.")
+    if config.extract.when != "off" and config.model.weights is None:
+        found.append(f'[extract] when = "{config.extract.when}" needs [model] weights: a folder or a .gguf file.')
+    needed = plan.ledger_bytes + (plan.features_bytes or 0)
+    if needed > plan.free_bytes:
+        found.append(
+            f"The disk of the runs has {plan.free_bytes:,} bytes free and the run may need {needed:,}: "
+            "set EAGLETUI_RUNS to a larger disk, or extract later."
+        )
+    return found
+
+
+def _free_bytes(folder: Path) -> int:
+    folder = folder.resolve()
+    while not folder.exists():
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
