@@ -92,14 +92,21 @@ def same_up_to_last_whole_character(ids: Sequence[int], truth: Sequence[int], vo
 
 
 def whole_characters(data: bytes) -> int:
-    """Length of the data without an unfinished character at its end."""
-    for back in range(1, min(4, len(data)) + 1):
-        byte = data[-back]
-        if byte & 0xC0 == 0x80:
-            continue
-        needed = 1 if byte < 0x80 else 2 if byte & 0xE0 == 0xC0 else 3 if byte & 0xF0 == 0xE0 else 4
-        return len(data) - back if byte >= 0xC0 and needed > back else len(data)
-    return len(data)
+    """Offset behind the last whole character: bytes after it, unfinished or stray, are no text."""
+    for end in range(len(data), 0, -1):
+        for start in range(end - 1, max(-1, end - 5), -1):
+            if data[start] & 0xC0 != 0x80:
+                if _is_character(data[start:end]):
+                    return end
+                break
+    return 0
+
+
+def _is_character(data: bytes) -> bool:
+    try:
+        return len(data.decode()) == 1
+    except UnicodeDecodeError:
+        return False
 
 
 def same_text(shown: str, data: bytes) -> bool:

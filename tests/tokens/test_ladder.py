@@ -1,0 +1,119 @@
+"""Proof is proof: for any token list of a real vocabulary, however a server shows it, a proved label has the ids."""
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from eagletui.core.fidelity import same_up_to_last_whole_character
+from eagletui.core.outputs import RAW
+from eagletui.core.reply import Reply
+from eagletui.embedded.data import tokenizer_dir
+from eagletui.providers.parse import parse_body, parse_events
+from eagletui.tokens.answer import Rebuilt, rebuild
+from eagletui.tokens.formats import load_format
+from eagletui.tokens.load import load_tokenizer
+from tests.tokens.servers import shown_groups, stream, whole
+
+SMOLLM2 = load_tokenizer(tokenizer_dir())
+VOCABULARY = SMOLLM2.vocabulary
+FORMAT = load_format("smollm2")
+END = VOCABULARY.special_id("<|im_end|>")
+
+ORDINARY = [token_id for token_id, piece in enumerate(VOCABULARY.pieces) if piece is not None]
+BROKEN = [t for t in ORDINARY if VOCABULARY.bytes_of(t).decode("utf-8", "replace").encode() != VOCABULARY.bytes_of(t)]
+WHOLE = sorted(set(ORDINARY) - set(BROKEN))
+SHORT = [token_id for token_id in ORDINARY if len(VOCABULARY.bytes_of(token_id)) <= 2]
+
+token_lists = st.lists(
+    st.sampled_from(ORDINARY) | st.sampled_from(BROKEN) | st.sampled_from(SHORT), min_size=1, max_size=14
+)
+WORDS = ("🎉", "💌", "の", " ñ", "é", "中文", "👩‍👧", "a", " the")
+word_lists = st.lists(st.sampled_from(WORDS), min_size=1, max_size=6).map(
+    lambda words: [token_id for word in words for token_id in bytewise(word.encode())]
+)
+samples = token_lists | word_lists
+
+
+def bytewise(data: bytes) -> list[int]:
+    """The longest pieces from the left: a segmentation that need not be canonical."""
+    ids: list[int] = []
+    while data:
+        size = next(n for n in range(min(len(data), 3), 0, -1) if VOCABULARY.id_of(data[:n]) is not None)
+        ids.append(VOCABULARY.id_of(data[:size]) or 0)
+        data = data[size:]
+    return ids
+
+
+def rebuilt(reply: Reply) -> Rebuilt:
+    """With the demo model's format."""
+    return rebuild(reply, SMOLLM2, FORMAT, RAW, max_tokens=None)
+
+
+def check(reply: Reply, truth: list[int]) -> Rebuilt:
+    """A proved label must have the true ids, up to the last whole character."""
+    result = rebuilt(reply)
+    assert result.output_ids is not None
+    if result.proved:
+        assert same_up_to_last_whole_character(result.output_ids, truth, VOCABULARY), result
+    return result
+
+
+many = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@many
+@given(samples, st.booleans(), st.lists(st.integers(1, 5), max_size=4), st.booleans())
+def test_a_stream_called_streamed_has_exactly_the_ids_that_were_sampled(
+    ids: list[int], ended: bool, cuts: list[int], counts: bool
+) -> None:
+    end_id = END if ended else None
+    events = stream(ids, VOCABULARY, end_id=end_id, cuts=cuts, counts=counts)
+    check(parse_events(events), [*ids, END] if ended else ids)
+
+
+@many
+@given(samples, st.booleans(), st.sampled_from(["vllm", "llama.cpp"]))
+def test_entries_called_logprobs_have_exactly_the_ids_that_were_sampled(
+    ids: list[int], ended: bool, server: str
+) -> None:
+    reply = parse_body(whole(ids, VOCABULARY, end_id=END if ended else None, logprobs=server))
+    check(reply, [*ids, END] if ended else ids)
+
+
+@given(st.lists(st.sampled_from(WHOLE), min_size=1, max_size=12))
+def test_one_whole_token_a_delta_is_always_proved_where_the_end_was_sampled(ids: list[int]) -> None:
+    result = check(parse_events(stream(ids, VOCABULARY, end_id=END)), [*ids, END])
+    assert result.evidence == "streamed"
+    assert result.drift == 0
+
+
+@given(st.lists(st.sampled_from(WHOLE), min_size=1, max_size=12))
+def test_one_entry_a_token_is_always_proved(ids: list[int]) -> None:
+    for server in ("vllm", "llama.cpp"):
+        reply = parse_body(whole(ids, VOCABULARY, end_id=END, logprobs=server))
+        assert check(reply, [*ids, END]).evidence == "logprobs"
+
+
+@given(token_lists, st.booleans())
+def test_a_stream_without_usage_is_never_called_streamed(ids: list[int], counts: bool) -> None:
+    assume(any(True for _ in shown_groups(ids, VOCABULARY)))
+    events = stream(ids, VOCABULARY, end_id=END, counts=False, usage=False)
+    assert rebuilt(parse_events(events)).evidence == "canonical"
+
+
+@given(st.lists(st.sampled_from(WHOLE), min_size=3, max_size=10), st.integers(1, 3), st.booleans())
+def test_a_stream_with_fewer_tokens_billed_than_it_shows_is_a_conflict(
+    ids: list[int], fewer: int, counts: bool
+) -> None:
+    events = stream(ids, VOCABULARY, end_id=END, counts=counts)
+    events[-1]["usage"]["completion_tokens"] -= fewer
+    assert rebuilt(parse_events(events)).evidence in ("conflict", "counted")
+
+
+@pytest.mark.parametrize("piece", ["💌", " ñ"])
+def test_a_group_with_two_segmentations_of_its_size_is_not_called_streamed(piece: str) -> None:
+    word = VOCABULARY.id_of(b"Hi")
+    assert word is not None
+    for group in (bytewise(piece.encode()), [VOCABULARY.id_of(bytes([b])) or 0 for b in piece.encode()]):
+        result = check(parse_events(stream([word, *group], VOCABULARY, end_id=END)), [word, *group, END])
+        assert result.output_ids is not None
