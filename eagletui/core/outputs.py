@@ -10,7 +10,7 @@ Literals are written as the model emits them. A literal that is one added token 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
@@ -206,6 +206,8 @@ class OutputFormat:
     specials: tuple[str, ...]
     """Structural literals that are one added token each; all must resolve on the tokenizer."""
     end: End
+    uncertain: tuple[str, ...] = ()
+    """Structural literals that may or may not be one added token; `fitted` asks the tokenizer."""
     models: tuple[str, ...] = ()
     """Model ids (lower case, a prefix each) for which this format is offered."""
     reasoning: Reasoning = field(default_factory=Reasoning)
@@ -217,6 +219,10 @@ class OutputFormat:
     """Why the raw text is not what that template renders, where it is not."""
     prompt_renderer: Literal["template", "none"] = "template"
     """`none`: the family has no Jinja template, and prompt ids come only from the server."""
+    prompt_tools: Literal["as given", "sorted", "typescript"] = "as given"
+    """How tools reach the template: as the request has them, with sorted keys, or also declared in TypeScript."""
+    prompt_arguments: Literal["object", "text"] = "object"
+    """How the arguments of earlier calls reach the template."""
     refuses: tuple[str, ...] = ()
     """What does not fit this format and is refused, one sentence each."""
 
@@ -235,6 +241,20 @@ class OutputFormat:
         if any(key in template_kwargs and template_kwargs[key] == value for key, value in self.reasoning.on.items()):
             return True
         return self.reasoning.default
+
+
+def fitted(fmt: OutputFormat, known: Collection[str]) -> OutputFormat:
+    """Settle a format's uncertain literals on a tokenizer.
+
+    Args:
+        fmt: as loaded.
+        known: the tokenizer's special strings.
+
+    Returns:
+        The format with every uncertain literal that is an added token among its specials, the others as text.
+    """
+    found = tuple(literal for literal in fmt.uncertain if literal in known)
+    return replace(fmt, specials=(*fmt.specials, *found), uncertain=()) if fmt.uncertain else fmt
 
 
 @dataclass(frozen=True, slots=True)
