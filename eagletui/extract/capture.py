@@ -24,6 +24,10 @@ BUDGET_TOKENS: Final[dict[str, int]] = {"cpu": 2048, "cuda": 16_384}
 """Row length of a pack by device kind: long enough to fill the device, short enough to bound its memory."""
 
 
+class DeviceFullError(ModelError):
+    """A forward needs more memory than the device has."""
+
+
 @dataclass(frozen=True, slots=True)
 class SelfTest:
     """How packed forwards compare with lone ones on real samples."""
@@ -135,7 +139,7 @@ class Capture:
                 target.decoder(input_ids=token_ids[None].to(target.device), use_cache=False, **extra)
             return self._out.cpu()
         except torch.OutOfMemoryError as error:
-            raise ModelError(f"{rows} tokens do not fit into the memory of {target.device} at once.") from error
+            raise DeviceFullError(f"{rows} tokens do not fit into the memory of {target.device} at once.") from error
         finally:
             self._out = None
 

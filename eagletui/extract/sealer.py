@@ -37,6 +37,7 @@ class Sealer:
         on_sealed: Callable[[SealedShard], None],
         report: Report,
         *,
+        stopping: Callable[[], bool] = lambda: False,
         space_poll_s: float = _SPACE_POLL_S,
     ) -> None:
         """Start the thread.
@@ -47,6 +48,7 @@ class Sealer:
             space: the disk below the folder.
             on_sealed: commits a shard; called from the thread, in order of number.
             report: tells what people should know; called from the thread.
+            stopping: the process must end; a shard that a full disk keeps waiting is then given up.
             space_poll_s: how often a full disk is looked at again.
         """
         self._folder = folder
@@ -54,6 +56,7 @@ class Sealer:
         self._space = space
         self._on_sealed = on_sealed
         self._report = report
+        self._stopping = stopping
         self._space_poll_s = space_poll_s
         self._abandoned = threading.Event()
         self._waits_for_space = threading.Event()
@@ -151,5 +154,8 @@ class Sealer:
                     f"Extraction waits: the next shard needs {size_text(needed)}, and {self._folder} has "
                     f"{size_text(max(0, free))} to give. Free space on that disk; nothing is lost.",
                 )
+            if self._stopping():
+                self._report("warn", "shard_given_up", f"{len(shard.samples)} samples must be computed again.")
+                return None
             self._abandoned.wait(self._space_poll_s)
         return None

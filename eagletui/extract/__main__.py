@@ -1,0 +1,85 @@
+"""`python -m eagletui.extract RUN_DIR`: the extractor process of a run.
+
+It follows the ledger until the run is over and nothing is left. SIGTERM and SIGINT seal the open shard and end; SIGHUP
+is ignored: the terminal's end is not the run's.
+"""
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+
+from eagletui.core.errors import EagleError
+from eagletui.ledger.locks import RoleLock
+from eagletui.ledger.reader import LedgerReader
+from eagletui.ledger.writer_extract import ExtractorWriter
+from eagletui.runs import RunFolder
+
+
+def main(argv: list[str]) -> int:
+    """Run the extractor of one run and return the exit code.
+
+    Args:
+        argv: the run folder.
+    """
+    if len(argv) != 1:
+        print("Usage: python -m eagletui.extract RUN_DIR", file=sys.stderr)  # noqa: T201 - a worker started by hand
+        return 2
+    folder = RunFolder(Path(argv[0]).resolve())
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with RoleLock(folder, "extractor"), ExtractorWriter(folder.ledger_path) as writer:
+            _send_output_to(folder.log_path("extractor"))
+            with LedgerReader(folder.ledger_path) as reader:
+                return _extract(folder, reader, writer)
+    except EagleError as error:
+        print(error, file=sys.stderr, flush=True)  # noqa: T201 - stderr is the worker's log
+        return error.exit_code
+
+
+def _extract(folder: RunFolder, reader: LedgerReader, writer: ExtractorWriter) -> int:
+    stop = threading.Event()
+
+    def ask(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    signal.signal(signal.SIGTERM, ask)
+    signal.signal(signal.SIGINT, ask)
+    # Being ready means being able to work: the imports below take seconds and tell nothing about the run.
+    writer.beat("extractor", ready=True, detail={"phase": "starting"})
+    from eagletui.extract.backends.local import usable_cores, use_threads
+    from eagletui.extract.run_features import Choices, RunExtractor
+
+    extractor = RunExtractor(folder, reader, writer, Choices(follow=True), stop)
+    # The paid requests go first: half of the cores stay free for the engine and the server beside it.
+    use_threads(max(1, usable_cores() // 2))
+    try:
+        done = extractor.run()
+    except EagleError as error:
+        extractor.report("error", "extractor_failed", str(error))
+        raise
+    finally:
+        writer.stop_beat("extractor")
+    how = "stopped" if stop.is_set() else "done"
+    extractor.report(
+        "info",
+        f"extractor_{how}",
+        f"Extraction {how}: {done.progress.samples} samples, {done.progress.rows} tokens, "
+        f"{done.progress.refused + done.without_prompt} without features.",
+    )
+    return 1 if done.progress.refused else 0
+
+
+def _send_output_to(log: Path) -> None:
+    """Point stdout and stderr at the log file, whoever started this process."""
+    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    for standard in (1, 2):
+        os.dup2(descriptor, standard)
+    os.close(descriptor)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

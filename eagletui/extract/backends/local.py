@@ -1,0 +1,124 @@
+"""Compute features with a model in this process, on a CPU or a CUDA device by the same code."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+import torch
+
+from eagletui.core.errors import ModelError
+from eagletui.extract.capture import Capture, DeviceFullError, Mode
+from eagletui.extract.pack import plan_packs
+from eagletui.extract.sealer import Report
+from eagletui.extract.shards import IdsSample
+
+SELF_TEST_SAMPLES: Final = 4
+"""Real samples that the self-test runs both ways."""
+
+
+class Computed(NamedTuple):
+    """One sample's streams, or why there are none."""
+
+    sample: IdsSample
+    hidden_states: torch.Tensor | None
+    """[T, 4, H] on the CPU."""
+    refusal: str | None
+    """One sentence; None where there are streams."""
+
+
+def use_threads(threads: int) -> None:
+    """Let the computation use so many CPU threads. The numbers do not depend on it."""
+    torch.set_num_threads(threads)
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+class LocalBackend:
+    """Chooses between lone and packed forwards once, by a self-test on the first real samples, then computes."""
+
+    def __init__(self, capture: Capture, report: Report) -> None:
+        """Take a hooked model.
+
+        Args:
+            capture: the model.
+            report: takes what people should know.
+        """
+        self.capture = capture
+        self.mode: Mode | None = None
+        """None until the first samples are there."""
+        self.choice = "undecided"
+        """The mode and its reason, one sentence for the manifest."""
+        self._report = report
+
+    def compute(self, samples: Sequence[IdsSample], go_on: Callable[[], bool]) -> Iterator[Computed]:
+        """Compute samples, in an order that fills the device.
+
+        Args:
+            samples: a window of samples; more of them pack better.
+            go_on: asked before each forward; False ends the work.
+
+        Yields:
+            each sample once, unless the work was ended.
+
+        Raises:
+            ModelError: ids lie outside the model's vocabulary: it is another model's data.
+        """
+        for sample in samples:
+            self._require_vocabulary(sample)
+        ids = [torch.tensor(sample.token_ids, dtype=torch.int64) for sample in samples]
+        if self.mode is None:
+            self._choose(ids)
+        budget = self.capture.budget_tokens if self.mode == "packed" else 1
+        for pack in plan_packs([len(sample) for sample in ids], budget):
+            if not go_on():
+                return
+            for index, streams in zip(pack, self._run([ids[index] for index in pack]), strict=True):
+                yield _judge(samples[index], streams)
+
+    def _run(self, ids: list[torch.Tensor]) -> list[torch.Tensor | str]:
+        """Compute one pack; a refusal stands where a sample alone is too long for the device."""
+        try:
+            if self.mode == "packed" and len(ids) > 1:
+                return list(self.capture.packed(ids))
+            return [self.capture.one_by_one(sample) for sample in ids]
+        except DeviceFullError as error:
+            if len(ids) == 1:
+                return [str(error)]
+        return [streams for sample in ids for streams in self._run([sample])]
+
+    def _choose(self, ids: list[torch.Tensor]) -> None:
+        obstacle = self.capture.packing_obstacle()
+        if obstacle is not None:
+            self.mode, self.choice = "one_by_one", f"one_by_one: {obstacle}"
+            self._report("info", "capture_mode", f"Samples run one by one: {obstacle}.")
+            return
+        if len(ids) < 2:
+            return
+        result = self.capture.self_test(sorted(ids, key=len)[-SELF_TEST_SAMPLES:])
+        if result.failure is not None:
+            self.mode, self.choice = "one_by_one", f"one_by_one: {result.failure}"
+            self._report("warn", "self_test_failed", f"Samples run one by one: {result.failure}.")
+            return
+        figures = f"{result.samples} samples both ways, median relative error {result.median_error:.1e}"
+        self.mode, self.choice = "packed", f"packed: {figures}, accepted up to {result.tolerance:.0e}"
+        self._report("info", "capture_mode", f"Samples share forwards; the self-test ran {figures}.")
+
+    def _require_vocabulary(self, sample: IdsSample) -> None:
+        largest, size = max(sample.token_ids), self.capture.target.vocab_size
+        if largest >= size:
+            raise ModelError(
+                f"Sample {sample.key} holds id {largest}, but {self.capture.target.path} has a vocabulary of {size}: "
+                "these ids are another model's. Name the model that the data came from."
+            )
+
+
+def _judge(sample: IdsSample, streams: torch.Tensor | str) -> Computed:
+    if isinstance(streams, str):
+        return Computed(sample, None, streams)
+    if not bool(torch.isfinite(streams).all()):
+        bad = int((~torch.isfinite(streams)).flatten(1).any(dim=1).sum())
+        return Computed(sample, None, f"{bad} of {len(streams)} rows are not finite; the dtype may be too narrow.")
+    return Computed(sample, streams, None)

@@ -1,0 +1,182 @@
+"""Extract features of a file of ids into a folder of its own."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from eagletui.core.errors import RunError
+from eagletui.core.features import feature_layers, folder_bytes, rows_per_shard, shard_number
+from eagletui.extract.backends.local import LocalBackend, usable_cores, use_threads
+from eagletui.extract.capture import Capture
+from eagletui.extract.describe import describe
+from eagletui.extract.gather import WINDOW_SAMPLES, Gatherer, Progress
+from eagletui.extract.ids_file import IdsFile, check_ids_file
+from eagletui.extract.manifest import (
+    ListedShard,
+    Manifest,
+    add_to_shard_list,
+    find_manifest,
+    read_manifest,
+    read_shard_list,
+    require_same,
+    write_manifest,
+    write_shard_list,
+)
+from eagletui.extract.sealer import Report, Sealer
+from eagletui.extract.shards import SealedShard, ShardReader, remove_orphans
+from eagletui.extract.space import DiskSpace, require_room
+from eagletui.ledger.locks import RoleLock
+from eagletui.models.load import DTypeChoice, load_target
+
+SHARD_MIB: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Extracted:
+    """What an extraction did, as `--json` prints it."""
+
+    out: str
+    samples: int
+    """In the folder now."""
+    rows: int
+    """Their tokens."""
+    bytes: int
+    """Of all shards."""
+    shards: int
+    computed: int
+    """Samples computed by this call; the others were there."""
+    refused: int
+    """Samples that got no features."""
+    dtype: str
+    layers_entering: tuple[int, ...]
+    capture: str
+    seconds: float
+    """Of this call, loading included."""
+    rows_per_s: float
+    """Tokens per second of computation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watching:
+    """Where a caller hears of the work."""
+
+    report: Report
+    start: Callable[[int, int], None]
+    """Told once: samples and tokens to be computed."""
+    step: Callable[[Progress], None]
+    """Told after each sample."""
+
+
+def extract_file(
+    ids: Path,
+    model: Path,
+    out: Path,
+    watching: Watching,
+    *,
+    dtype: DTypeChoice = "auto",
+    device: str = "auto",
+    layers: tuple[int, ...] | None = None,
+    shard_mib: int = SHARD_MIB,
+    threads: int | None = None,
+    space: DiskSpace | None = None,
+) -> Extracted:
+    """Compute the features of every sample in a file; a second call goes on where the first one ended.
+
+    Nothing is written before the whole file, the model and the free space are known to fit.
+
+    Args:
+        ids: the JSONL file, see `ids_file`.
+        model: a folder of safetensors, or a `.gguf` file.
+        out: the features folder; made if needed.
+        watching: takes progress and messages.
+        dtype: of the computation and the stored states.
+        device: where to compute.
+        layers: layers whose input is kept; None takes the default.
+        shard_mib: size of a full shard.
+        threads: of a computation on the CPU; None takes every core.
+        space: the disk; None looks at the real one.
+
+    Raises:
+        InputError: the file has faults, or its features do not fit on the disk.
+        ModelError: the model does not load, or the ids are another model's.
+        RunError: the folder holds features made in another way.
+    """
+    began = time.perf_counter()
+    checked = check_ids_file(ids)
+    if find_manifest(out) is None and out.exists() and any(out.iterdir()):
+        raise RunError(f"{out} is not empty and holds no features. Name another folder with --out.")
+    use_threads(threads or usable_cores())
+    target = load_target(model, dtype=dtype, device=device)
+    if checked.max_id >= target.vocab_size:
+        checked = check_ids_file(ids, target.vocab_size)
+    chosen = feature_layers(target.num_layers, layers)
+    source = f"file {ids.name} sha256 {checked.sha256}"
+    manifest = describe(target, chosen, source=source, capture="undecided")
+    parent = next(folder for folder in (out.absolute(), *out.absolute().parents) if folder.exists())
+    disk = space or DiskSpace(parent)
+    missing = _missing(out, checked, _listed(out, manifest))
+    rows = sum(checked.lengths[index] for index in missing)
+    require_room(disk, folder_bytes(rows, target.hidden_size, target.dtype))
+    watching.start(len(missing), rows)
+    capture = Capture(target, chosen)
+    backend = LocalBackend(capture, watching.report)
+    capacity = rows_per_shard(shard_mib, target.hidden_size, target.dtype)
+
+    def commit(shard: SealedShard) -> None:
+        add_to_shard_list(out, ListedShard(shard.path, len(shard.samples), shard.rows, shard.bytes, shard.xxh3))
+
+    with RoleLock(out, "extractor"):
+        listed = _listed(out, manifest)
+        missing = _missing(out, checked, listed)
+        write_shard_list(out, listed)
+        remove_orphans(out, (shard.path for shard in listed))
+        if find_manifest(out) is None:
+            write_manifest(out, manifest)
+        first = 1 + max((shard_number(shard.path) or 0 for shard in listed), default=-1)
+        with Sealer(out, first, disk, commit, watching.report) as sealer:
+            gatherer = Gatherer(backend, watching.report, capacity, watching.step)
+            for start in range(0, len(missing), WINDOW_SAMPLES):
+                gatherer.add(list(checked.samples(missing[start : start + WINDOW_SAMPLES])), sealer, lambda: True)
+            gatherer.seal_open(sealer)
+        if gatherer.progress.samples:
+            write_manifest(out, replace(manifest, capture=backend.choice))
+    capture.close()
+    shards = read_shard_list(out)
+    return Extracted(
+        out=str(out),
+        samples=sum(shard.samples for shard in shards),
+        rows=sum(shard.rows for shard in shards),
+        bytes=sum(shard.bytes for shard in shards),
+        shards=len(shards),
+        computed=gatherer.progress.samples,
+        refused=gatherer.progress.refused,
+        dtype=target.dtype,
+        layers_entering=chosen.entering,
+        capture=read_manifest(out).capture,
+        seconds=round(time.perf_counter() - began, 3),
+        rows_per_s=round(gatherer.progress.rows_per_s, 1),
+    )
+
+
+def _listed(out: Path, manifest: Manifest) -> tuple[ListedShard, ...]:
+    """List the committed shards, if what is there belongs to this job."""
+    old = find_manifest(out)
+    if old is None:
+        return ()
+    require_same(out, old, manifest)
+    return read_shard_list(out)
+
+
+def _missing(out: Path, checked: IdsFile, listed: tuple[ListedShard, ...]) -> list[int]:
+    """List the places in the file whose samples no committed shard holds."""
+    present: set[str] = set()
+    for shard in listed:
+        with ShardReader(out / shard.path) as reader:
+            present.update(reader.keys)
+    if not present:
+        return list(range(len(checked.starts)))
+    everything = range(len(checked.starts))
+    samples = checked.samples(everything)
+    return [index for index, sample in zip(everything, samples, strict=True) if sample.key not in present]

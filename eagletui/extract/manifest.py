@@ -1,0 +1,206 @@
+"""What a features folder says about itself: how it was made, and which shards it holds.
+
+`manifest.json` says how, `shards.jsonl` lists the committed shards with size and hash. In a run the ledger is the truth
+and the list is its copy, so that a folder can be checked where the ledger is not; for a standalone folder the list is
+the truth.
+"""
+
+import json
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+from eagletui.core.errors import RunError
+from eagletui.core.features import DType, FeatureLayers
+from eagletui.extract.shards import flush_file, flush_folder
+
+FORMAT: Final = "eagletui-features-1"
+
+MANIFEST: Final = "manifest.json"
+SHARD_LIST: Final = "shards.jsonl"
+
+_MUST_AGREE: Final = (
+    "model_xxh3",
+    "dtype",
+    "num_layers",
+    "hidden_size",
+    "vocab_size",
+    "layers_entering",
+    "source",
+    "tokenizer_hash",
+)
+"""Fields that cannot differ within one folder: records would not belong together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """How the features of a folder were made."""
+
+    model_path: str
+    model_architecture: str
+    model_xxh3: str
+    """Hash of the model's files."""
+    model_hash_covers: str
+    extraction_quantization: str | None
+    """How the weights used here are stored; None: plain floating point."""
+    served_model: str | None
+    """The model's name at the API; None for features of a file."""
+    served_quantizations: dict[str, str | None]
+    """What each endpoint says it runs; null where it says nothing."""
+    tokenizer_hash: str | None
+    """Of the tokenizer the ids were made with; None for features of a file."""
+    source: str
+    """`run NAME`, or `file NAME sha256 HEX`."""
+    dtype: DType
+    """Of `hidden_states`."""
+    num_layers: int
+    hidden_size: int
+    vocab_size: int
+    layers_entering: tuple[int, ...]
+    """Slots 0 to 2: layers whose input is kept (speculators, vLLM, EAGLE; the index into HF hidden_states)."""
+    layers_output: tuple[int, ...]
+    """The same slots as layer outputs (SpecForge, SGLang, Model-Optimizer, AngelSlim)."""
+    last_hidden_norm: str
+    """`pre`: slot 3 is the last layer's output before the final norm."""
+    capture: str
+    """`one_by_one` or `packed`, with the self-test's figures."""
+    created_at: float
+    """Unix seconds."""
+    versions: dict[str, str]
+    """Of the libraries that computed."""
+    verdicts: tuple[str, ...] = ()
+    """Signed verdicts, one sentence each."""
+    format: str = FORMAT
+
+    @property
+    def layers(self) -> FeatureLayers:
+        """The streams of a record."""
+        low, middle, high = self.layers_entering
+        return FeatureLayers(self.num_layers, (low, middle, high))
+
+
+@dataclass(frozen=True, slots=True)
+class ListedShard:
+    """One line of the shard list."""
+
+    path: str
+    samples: int
+    rows: int
+    bytes: int
+    xxh3: str
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Put the manifest into the folder, whole or not at all."""
+    _replace(folder / MANIFEST, json.dumps(asdict(manifest), indent=2) + "\n")
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read the manifest.
+
+    Raises:
+        RunError: there is none, or it is not one of ours.
+    """
+    found = find_manifest(folder)
+    if found is None:
+        raise RunError(f"{folder} has no {MANIFEST}: it is not a features folder, or nothing was extracted yet.")
+    return found
+
+
+def find_manifest(folder: Path) -> Manifest | None:
+    """Read the manifest; None if there is none.
+
+    Raises:
+        RunError: it cannot be read or is of another format.
+    """
+    path = folder / MANIFEST
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content.get("format") != FORMAT:
+            raise RunError(f"{path} has format {content.get('format')!r}, expected {FORMAT!r}.")
+        known = {field.name for field in fields(Manifest)}
+        values: dict[str, Any] = {name: value for name, value in content.items() if name in known}
+        for name in ("layers_entering", "layers_output", "verdicts"):
+            values[name] = tuple(values[name])
+        return Manifest(**values)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise RunError(f"{path} cannot be read as a manifest: {error}") from error
+
+
+def require_same(folder: Path, old: Manifest, new: Manifest) -> None:
+    """Refuse to add to a folder that was made in another way.
+
+    Raises:
+        RunError: names each field that differs, with both values.
+    """
+    differing = [
+        f"{name} is {getattr(old, name)!r} there and {getattr(new, name)!r} now"
+        for name in _MUST_AGREE
+        if getattr(old, name) != getattr(new, name)
+    ]
+    if differing:
+        raise RunError(
+            f"{folder} holds features made in another way: {'; '.join(differing)}. "
+            "Use what was used before, or move that folder away."
+        )
+
+
+def add_to_shard_list(folder: Path, shard: ListedShard) -> None:
+    """Append a shard and wait until the line is on the disk."""
+    path = folder / SHARD_LIST
+    is_new = not path.exists()
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        os.write(descriptor, (json.dumps(asdict(shard)) + "\n").encode())
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    if is_new:
+        flush_folder(folder)
+
+
+def write_shard_list(folder: Path, shards: Iterable[ListedShard]) -> None:
+    """Replace the list, whole or not at all."""
+    _replace(folder / SHARD_LIST, "".join(json.dumps(asdict(shard)) + "\n" for shard in shards))
+
+
+def read_shard_list(folder: Path) -> tuple[ListedShard, ...]:
+    """Read the list. A last line without an end was cut by a crash before its shard counted, and is left out.
+
+    Raises:
+        RunError: a whole line cannot be read.
+    """
+    path = folder / SHARD_LIST
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ()
+    whole = text[: text.rfind("\n") + 1].splitlines()
+    shards = []
+    for number, line in enumerate(whole, 1):
+        try:
+            shards.append(ListedShard(**json.loads(line)))
+        except (ValueError, TypeError) as error:
+            raise RunError(f"{path}:{number} cannot be read: {error}") from error
+    return tuple(shards)
+
+
+def _replace(path: Path, text: str) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            stream.write(text)
+        flush_file(temporary)
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            temporary.unlink()
+        raise
+    flush_folder(path.parent)

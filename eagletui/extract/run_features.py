@@ -1,0 +1,295 @@
+"""Extract features of a run into RUN/features, following its ledger.
+
+The ledger alone says what is done. A shard counts once its row is committed; whatever a crash left beside that is
+removed at the next start and computed again.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Literal
+
+from eagletui.config import RunConfig, config_from_json
+from eagletui.core.errors import LedgerError, ModelError
+from eagletui.core.features import FeatureLayers, feature_layers, folder_bytes, rows_per_shard, shard_number
+from eagletui.extract.backends.local import LocalBackend
+from eagletui.extract.capture import Capture
+from eagletui.extract.describe import describe
+from eagletui.extract.gather import WINDOW_SAMPLES, Gatherer, Progress
+from eagletui.extract.ledger_source import LedgerSource
+from eagletui.extract.manifest import (
+    ListedShard,
+    Manifest,
+    add_to_shard_list,
+    find_manifest,
+    require_same,
+    write_manifest,
+    write_shard_list,
+)
+from eagletui.extract.sealer import Sealer
+from eagletui.extract.shards import SealedShard, remove_orphans
+from eagletui.extract.space import DiskSpace, require_room
+from eagletui.ledger.orders import Feature
+from eagletui.ledger.reader import LedgerReader
+from eagletui.ledger.rows import Level
+from eagletui.ledger.writer_extract import ExtractorWriter
+from eagletui.models.load import DTypeChoice, TargetModel, load_target
+from eagletui.runs import RunFolder
+
+IDLE_SEAL_S: Final = 30.0
+"""An open shard is sealed, full or not, when nothing came for so long."""
+
+_POLL_S: Final = 0.2
+_BEAT_S: Final = 1.0
+
+Phase = Literal["starting", "waiting for the run to end", "loading the model", "extracting", "waiting", "ending"]
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What a caller decides over the run's config."""
+
+    follow: bool
+    """Wait for more until the run is over; else end when nothing waits."""
+    model: Path | None = None
+    """Instead of `model.weights`."""
+    dtype: DTypeChoice | None = None
+    """Instead of `extract.dtype`."""
+    space: DiskSpace | None = None
+    """The disk; None looks at the real one."""
+    start: Callable[[int, int], None] = lambda _samples, _rows: None
+    """Told once how much waits, where nothing is followed."""
+    step: Callable[[Progress], None] = lambda _: None
+    """Told after each sample."""
+    idle_seal_s: float = IDLE_SEAL_S
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What this process did."""
+
+    progress: Progress
+    without_prompt: int
+    """Samples whose prompt ids are unknown."""
+    capture: str
+    manifest: Manifest | None
+    """None if it was stopped before the model was loaded."""
+
+
+class RunExtractor:
+    """One extraction of a run. The caller holds the extractor's lock."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        reader: LedgerReader,
+        writer: ExtractorWriter,
+        choices: Choices,
+        stop: threading.Event,
+    ) -> None:
+        """Take a run.
+
+        Args:
+            folder: the run.
+            reader: of its ledger.
+            writer: of its ledger.
+            choices: the caller's.
+            stop: once set, the open shard is sealed and the work ends.
+        """
+        self.folder = folder
+        self.reader = reader
+        self.writer = writer
+        self.choices = choices
+        self.stop = stop
+        self.phase: Phase = "starting"
+        self.source = LedgerSource(reader)
+        self._gatherer: Gatherer | None = None
+        self._sealer: Sealer | None = None
+
+    def run(self) -> Done:
+        """Extract until nothing is left, or until asked to stop.
+
+        Raises:
+            ModelError: the model does not load or does not fit the run.
+            RunError: the features folder cannot be used.
+        """
+        config = config_from_json(self.reader.run().config_json)
+        with self._beating():
+            if self.choices.follow and config.extract.when == "after" and not self._wait_for_the_end():
+                return Done(Progress(), 0, "undecided", None)
+            self.phase = "loading the model"
+            target = self._load(config)
+            layers = feature_layers(target.num_layers, _as_tuple(config.extract.layers))
+            manifest = self._prepare(target, describe_run(self.reader, target, layers))
+            disk = self.choices.space or DiskSpace(self.folder.features_dir)
+            if not self.choices.follow:
+                rows = self.source.waiting_rows()
+                require_room(disk, folder_bytes(rows, target.hidden_size, target.dtype))
+                self.choices.start(self.reader.snapshot().extract.pending, rows)
+            capture = Capture(target, layers)
+            backend = LocalBackend(capture, self.report)
+            capacity = rows_per_shard(config.extract.shard_mib, target.hidden_size, target.dtype)
+            gatherer = Gatherer(backend, self.report, capacity, self.choices.step)
+            self._gatherer = gatherer
+            while True:
+                number, features = self._next_number(), self.folder.features_dir
+                with Sealer(features, number, disk, self._commit, self.report, stopping=self.stop.is_set) as sealer:
+                    self._sealer = sealer
+                    self._work(gatherer, sealer)
+                    gatherer.seal_open(sealer)
+                if self.stop.is_set() or not self.source.has_waiting():
+                    break
+            self.phase = "ending"
+            capture.close()
+            if gatherer.progress.samples:
+                manifest = replace(describe_run(self.reader, target, layers), capture=backend.choice)
+                write_manifest(self.folder.features_dir, manifest)
+            return Done(gatherer.progress, len(self.source.without_prompt), backend.choice, manifest)
+
+    def report(self, level: Level, kind: str, message: str) -> None:
+        """Add an event; where even that does not fit on the disk, the log file has to do."""
+        try:
+            self.writer.event(level, "extractor", kind, message)
+        except LedgerError as error:
+            print(f"{level} {kind}: {message} ({error})", flush=True)  # noqa: T201 - stdout is the worker's log
+
+    def _work(self, gatherer: Gatherer, sealer: Sealer) -> None:
+        last_work = time.monotonic()
+        told = 0
+        while not self.stop.is_set():
+            sealer.check()
+            over = not self.choices.follow or self.source.is_finished()
+            samples = self.source.take(WINDOW_SAMPLES)
+            if len(self.source.without_prompt) > told:
+                told = len(self.source.without_prompt)
+                self.report("warn", "no_prompt_ids", f"{told} samples have no prompt ids and get no features.")
+            if samples:
+                self.phase = "extracting"
+                gatherer.add(samples, sealer, lambda: not self.stop.is_set())
+                last_work = time.monotonic()
+                continue
+            if over:
+                return
+            self.phase = "waiting"
+            if gatherer.has_open_shard and time.monotonic() - last_work >= self.choices.idle_seal_s:
+                gatherer.seal_open(sealer)
+            self.stop.wait(_POLL_S)
+
+    def _load(self, config: RunConfig) -> TargetModel:
+        path = self.choices.model or config.model.weights
+        if path is None:
+            raise ModelError("The run names no target model: set model.weights in its config, or give --model.")
+        began = time.monotonic()
+        target = load_target(path, dtype=self.choices.dtype or config.extract.dtype, device=config.extract.device)
+        self.report(
+            "info",
+            "model_loaded",
+            f"{target.architecture} from {path.name} in {target.dtype} on {target.device}, "
+            f"{time.monotonic() - began:.1f} s.",
+        )
+        return target
+
+    def _prepare(self, target: TargetModel, manifest: Manifest) -> Manifest:
+        """Bring folder and ledger to the same state before the first new shard."""
+        features = self.folder.features_dir
+        features.mkdir(mode=0o700, parents=True, exist_ok=True)
+        old = find_manifest(features)
+        if old is not None and self.reader.shards():
+            require_same(features, old, manifest)
+            manifest = replace(manifest, capture=old.capture)
+        write_manifest(features, manifest)
+        for shard in self.reader.shards():
+            file = features / shard.path
+            found = file.stat().st_size if file.exists() else None
+            if found != shard.bytes:
+                lost = self.writer.drop_shard(shard.path)
+                what = "is gone" if found is None else f"has {found} bytes instead of {shard.bytes}"
+                self.report("error", "shard_lost", f"{shard.path} {what}; its {lost} samples are computed again.")
+        kept = self.reader.shards()
+        orphans = remove_orphans(features, (shard.path for shard in kept))
+        if orphans:
+            self.report("info", "orphans_removed", f"Removed {', '.join(orphans)}, left by an interrupted extractor.")
+        write_shard_list(features, (ListedShard(s.path, s.samples, s.rows, s.bytes, s.xxh3) for s in kept))
+        return manifest
+
+    def _next_number(self) -> int:
+        return 1 + max((shard_number(shard.path) or 0 for shard in self.reader.shards()), default=-1)
+
+    def _commit(self, shard: SealedShard) -> None:
+        features = [
+            Feature(placed.sample.sample_id, placed.position, len(placed.sample.token_ids), placed.sample.revision)
+            for placed in shard.samples
+            if placed.sample.sample_id is not None and placed.sample.revision is not None
+        ]
+        self.writer.commit_shard(shard.path, features, size_bytes=shard.bytes, xxh3=shard.xxh3)
+        listed = ListedShard(shard.path, len(shard.samples), shard.rows, shard.bytes, shard.xxh3)
+        add_to_shard_list(self.folder.features_dir, listed)
+        self.source.give_back(feature.sample_id for feature in features)
+
+    def _wait_for_the_end(self) -> bool:
+        """Wait until the run is over; False if asked to stop before."""
+        self.phase = "waiting for the run to end"
+        version = None
+        while not self.stop.is_set():
+            if version != (version := self.reader.data_version()) and self.source.is_finished():
+                return True
+            self.stop.wait(_POLL_S)
+        return False
+
+    @contextmanager
+    def _beating(self) -> Iterator[None]:
+        """Give signs of life once a second, from a thread: loading and forwards take long."""
+        ended = threading.Event()
+        self.writer.beat("extractor", ready=True, detail=self._figures())
+
+        def beat() -> None:
+            while not ended.wait(_BEAT_S):
+                with suppress(LedgerError):  # a full disk; the next beat may pass
+                    self.writer.beat("extractor", detail=self._figures())
+                    self.writer.tick()
+
+        thread = threading.Thread(target=beat, name="heart", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+            self.writer.stop_beat("extractor")
+
+    def _figures(self) -> dict[str, object]:
+        progress = self._gatherer.progress if self._gatherer else Progress()
+        full = self._sealer is not None and self._sealer.waits_for_space
+        return {
+            "phase": "waiting for disk space" if full else self.phase,
+            "samples": progress.samples,
+            "rows": progress.rows,
+            "rows_per_s": round(progress.rows_per_s, 1),
+            "refused": progress.refused,
+        }
+
+
+def describe_run(reader: LedgerReader, target: TargetModel, layers: FeatureLayers) -> Manifest:
+    """Describe the features of a run made with a loaded model."""
+    run = reader.run()
+    return describe(
+        target,
+        layers,
+        source=f"run {run.name}",
+        capture="undecided",
+        served_model=run.model_id,
+        served_quantizations={endpoint.tag: endpoint.quantization for endpoint in reader.endpoints()},
+        tokenizer_hash=run.tokenizer_hash,
+        verdicts=tuple(
+            f"{verdict.mismatched} of {verdict.samples} samples of {verdict.dataset} mismatched, accepted by "
+            f"{verdict.accepted_by}: {verdict.rule}"
+            for verdict in reader.verdicts()
+        ),
+    )
+
+
+def _as_tuple(layers: list[int] | None) -> tuple[int, ...] | None:
+    return None if layers is None else tuple(layers)
