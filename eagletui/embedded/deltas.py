@@ -43,8 +43,9 @@ class TextDelta:
 def split_deltas(ids: tuple[int, ...], vocabulary: Vocabulary) -> tuple[TextDelta, ...]:
     """Split an answer into deltas of whole characters, as servers stream it.
 
-    An id whose bytes end inside a character is held back and joins the next delta. Bytes that can never become a
-    character are shown as U+FFFD. A character that the end of the answer cuts is dropped, as llama.cpp and vLLM do.
+    An id whose bytes end inside a character is held back whole, with the characters before its cut, and joins the next
+    delta: a delta never ends inside a token. Bytes that can never become a character are shown as U+FFFD. What is held
+    back when the answer ends is dropped, as llama.cpp and vLLM do.
 
     Args:
         ids: the output ids, the stop token included.
@@ -56,13 +57,15 @@ def split_deltas(ids: tuple[int, ...], vocabulary: Vocabulary) -> tuple[TextDelt
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     deltas: list[TextDelta] = []
     held: list[int] = []
+    text = ""
     for id_ in ids:
         held.append(id_)
         shown = b"" if vocabulary.special_text(id_) is not None else vocabulary.bytes_of(id_)
-        text = decoder.decode(shown)
-        if text:
+        text += decoder.decode(shown)
+        cut_bytes, _ = decoder.getstate()
+        if text and not cut_bytes:
             deltas.append(TextDelta(text, tuple(held)))
-            held = []
+            held, text = [], ""
     if held:
         deltas.append(TextDelta("", tuple(held)))
     return tuple(deltas)
