@@ -315,7 +315,7 @@ class _Writer:
             yield replace(known, parts=(*parts, *after, Special(end)), end=end, prior=prior * WHOLE_CALL)
         if self.silent_cut:
             reason = "cut by max_tokens inside a call, though the server says tool_calls"
-            cut = replace(known, parts=whole, prior=prior * CUT_CALL, open_ended=True, reasons=(reason,))
+            cut = replace(known, prior=prior * CUT_CALL, open_ended=True, reasons=(reason,))
             yield replace(cut, note=_join(note, "cut"))
 
     def _ends_with_call(self) -> bool:

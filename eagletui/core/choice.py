@@ -98,7 +98,7 @@ def choose(
     """
     if measure is None or billed is None:
         counts = None if measure is None else measure(readings[0])
-        return _settle(_without_open_end(readings), counts, None, readings[0].unlisted * UNCOUNTED)
+        return _settle(readings, counts, None, readings[0].unlisted * UNCOUNTED)
     left = sum(reading.prior for reading in readings)
     fitting: list[Assembly] = []
     first: TokenCounts | None = None
@@ -119,7 +119,9 @@ def choose(
 
 
 def _fits(reading: Assembly, counts: TokenCounts, billed: int) -> bool:
-    return counts.total > billed if reading.open_ended else counts.total == billed
+    if reading.open_ended:
+        return counts.through_close <= billed <= counts.total if reading.block == "closed" else billed <= counts.total
+    return counts.total == billed
 
 
 def _reasoning_fits(reading: Assembly, counts: TokenCounts, losses: Losses, billed: int | None) -> bool:
@@ -159,11 +161,3 @@ def _settle(
         usability = "text_suspect" if best.usability == "usable" else best.usability
         best = replace(best, usability=usability, reasons=(*best.reasons, doubt))
     return Choice(best, counts, agrees, share)
-
-
-def _without_open_end(readings: Sequence[Assembly]) -> list[Assembly]:
-    """Take the end token off readings that were cut: without ids nobody knows where exactly."""
-    return [
-        replace(reading, parts=reading.parts[:-1], end=None) if reading.open_ended and reading.end else reading
-        for reading in readings
-    ]

@@ -75,7 +75,7 @@ class Assembly:
     misfit: str | None = None
     """The reply holds something that the format has no place for: the format is wrong, and no count proves anything."""
     open_ended: bool = False
-    """The answer was cut at an unknown place of its structural tail: the ids are the first `billed` of these parts."""
+    """The answer was cut somewhere in its structural tail: the ids are the first `billed` of these parts."""
     note: str = ""
     """What this reading assumes beyond the plain one ("newline before </think>"); empty for the plain one."""
     verbatim: bool = True

@@ -12,7 +12,7 @@ from eagletui.core.assembly import candidates
 from eagletui.core.chat import Prompt
 from eagletui.core.choice import Choice, TokenCounts, choose, count_tokens
 from eagletui.core.fidelity import REPLACEMENT, Evidence, Proof, Usability, judge_count
-from eagletui.core.outputs import Assembly, LossProfile, OutputFormat, Part, Special, Text
+from eagletui.core.outputs import Assembly, LossProfile, OutputFormat, Part, Special, Text, fitted
 from eagletui.core.reply import Reply
 from eagletui.core.rung_logprobs import logprobs
 from eagletui.core.rung_served import served
@@ -89,6 +89,7 @@ def rebuild(
     Returns:
         Ids of the best rung that holds, with the reason why no better one does.
     """
+    fmt = fmt if tokenizer is None else fitted(fmt, tokenizer.vocabulary.specials)
     trimmed_reply, shows_tail = _without_replaced_tail(reply)
     readings = candidates(trimmed_reply, fmt, profile, prompt, max_tokens=max_tokens, thinking=thinking)
     if isinstance(reply.stopped_by, str):
@@ -279,6 +280,8 @@ def _settle(
         if shows_tail and evidence != "canonical":
             evidence = "conflict"
             reasons.append("the cut tail hides tokens, so the count proves nothing")
+        if assembly.open_ended and ids == canonical:
+            raw = vocabulary.decode(ids).decode("utf-8", "replace").rstrip(REPLACEMENT)
         if contradiction:
             evidence = "conflict"
             reasons.insert(0, f"{' and '.join(proof.evidence for proof in holding)} give different ids")
