@@ -1,0 +1,115 @@
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eagletui.cli.app import main
+from eagletui.core.errors import RunError
+from eagletui.export.jsonl import export_jsonl
+from eagletui.runs import RunFolder
+from tests.extract.small_run import answer_samples, create_run
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    run = create_run(tmp_path / "run", None)
+    answer_samples(run, [((1, 2), (3, 4, 5)), ((6,), (7,))])
+    answer_samples(run, [((8,), (9, 10))], first=2, usability="resegmented")
+    answer_samples(run, [((11,), (12,))], first=3, usability="text_suspect")
+    answer_samples(run, [(None, (13, 14))], first=4)
+    return run
+
+
+def _lines(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def _run(*args: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        main(args)
+    assert isinstance(end.value.code, int)
+    return end.value.code
+
+
+def test_rows_hold_exact_ids_an_unshifted_mask_and_their_evidence(folder: RunFolder, tmp_path: Path) -> None:
+    exported = export_jsonl(folder, tmp_path / "out")
+    first, second, third = _lines(exported.file)
+    assert first == {
+        "id": "s0",
+        "input_ids": [1, 2, 3, 4, 5],
+        "loss_mask": [0, 0, 1, 1, 1],
+        "evidence": "served",
+        "usability": "usable",
+        "finish_reason": "stop",
+        "dataset": "tiny",
+        "endpoint": "tiny/endpoint",
+        "prompt_tokens": 2,
+        "output_tokens": 3,
+        "resegmented_spans": 0,
+        "tail_trimmed": False,
+    }
+    assert (second["id"], third["id"], third["usability"]) == ("s1", "s2", "resegmented")
+
+
+def test_the_manifest_counts_what_is_in_and_what_is_left_out(folder: RunFolder, tmp_path: Path) -> None:
+    exported = export_jsonl(folder, tmp_path / "out")
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert (manifest["samples"], manifest["tokens"], manifest["sampled_tokens"]) == (3, 10, 6)
+    assert manifest["left_out"] == {"no_prompt_ids": 1, "text_suspect": 1}
+    assert manifest["by_usability"] == {"usable": 2, "resegmented": 1}
+    assert manifest["sha256"] == hashlib.sha256(exported.file.read_bytes()).hexdigest()
+    assert (manifest["model"], manifest["tokenizer_hash"]) == ("tiny/random", "00ff")
+
+
+def test_other_usabilities_come_in_only_when_asked_for(folder: RunFolder, tmp_path: Path) -> None:
+    exported = export_jsonl(folder, tmp_path / "out", also=("text_suspect",))
+    assert [line["id"] for line in _lines(exported.file)] == ["s0", "s1", "s2", "s3"]
+    assert dict(exported.census.left_out) == {"no_prompt_ids": 1}
+
+
+def test_a_failed_export_leaves_the_earlier_one_untouched(
+    folder: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exported = export_jsonl(folder, tmp_path / "out")
+    before = exported.file.read_bytes()
+
+    def full(_row: object) -> bytes:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("msgspec.json.encode", full)
+    with pytest.raises(RunError, match="cannot be written: No space left on device"):
+        export_jsonl(folder, tmp_path / "out")
+    assert exported.file.read_bytes() == before
+    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["manifest.json", "train.jsonl"]
+
+
+def test_a_run_without_samples_says_so_and_writes_nothing(tmp_path: Path) -> None:
+    empty = create_run(tmp_path / "run", None)
+    with pytest.raises(RunError, match="no samples to export yet"):
+        export_jsonl(empty, tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_the_command_prints_one_json_object(
+    folder: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _run("export", str(folder.path), "--to", "jsonl", "--out", str(tmp_path / "out"), "--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["run"], printed["samples"], printed["file"]) == ("run", 3, str(tmp_path / "out" / "train.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("--to", "specforge"), "--to: found specforge, expected jsonl"),
+        (("--to", "jsonl", "--include", "everything"), "--include: found everything, expected text_suspect"),
+    ],
+)
+def test_unknown_choices_exit_2_and_write_nothing(
+    folder: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str], args: tuple[str, ...], message: str
+) -> None:
+    assert _run("export", str(folder.path), *args, "--out", str(tmp_path / "out")) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
