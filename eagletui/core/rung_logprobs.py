@@ -15,6 +15,9 @@ from eagletui.core.segments import MANY, NONE, Ways, assignments, segmentations,
 from eagletui.core.vocabulary import Vocabulary
 
 _LOST = REPLACEMENT.encode()
+_TAIL_GUESSES = 8
+"""Most tokens that are looked for behind the last entry: stray bytes can keep a server waiting."""
+
 _MOST_MERGED = 12
 """Most tokens looked for in a merged entry of unknown size."""
 
@@ -62,9 +65,11 @@ def logprobs(
         return Proof("logprobs", (), fault)
     cut = end_id is None
     shows_tail = bool(shown) and shown[-1].endswith(REPLACEMENT)
-    sums = _sums(groups, billed, hidden, cut=cut, shows_tail=cut and shows_tail, vocabulary=vocabulary)
+    sums = _sums(groups, billed, hidden, cut=cut, shows_tail=shows_tail, vocabulary=vocabulary)
     chosen, tail, ambiguous = _solve(groups, sums)
     reason = ambiguous or sums.fault
+    if not reason and tail > (HIDDEN_TAIL if cut else 0):
+        reason = f"{tail} tokens at the end never became text"
     ids = _join(groups, chosen, vocabulary, canonical)
     if ids is None:
         return Proof("logprobs", (), reason)
@@ -133,8 +138,10 @@ def _group(data: bytes, last_id: int | None, held: Sequence[int | None], vocabul
             ways = segmentations(data, size, vocabulary, last_id=last_id, known=_known(held))
             return _Group(data, {size: ways}, size, last_id=last_id)
         return _merged(data, last_id, vocabulary)
+    special = vocabulary.specials.get(data.decode("utf-8", "replace"))
+    if size > 1 and special is not None:
+        return _Group(data, {size: NONE}, size)  # the empty entries before it never became text
     if size == 1:
-        special = vocabulary.specials.get(data.decode("utf-8", "replace"))
         ordinary = vocabulary.id_of(data)
         if special is not None:
             return _Group(data, {1: Ways(1 if ordinary is None else MANY, (special,))}, 1)
@@ -191,14 +198,14 @@ def _sums(
         fault = "a merged entry has an unknown number of tokens and there is no usage" if merged else ""
         return _Sums((0,), (hidden,), lost_end, fault)
     # Only a server that shows U+FFFD for an unfinished character leaves tokens without any entry.
-    tails = tuple(range(max(1, hidden), HIDDEN_TAIL + 1)) if shows_tail else (hidden,)
+    tails = tuple(range(max(1, hidden), _TAIL_GUESSES + 1)) if shows_tail else (hidden,)
     if merged:
         totals = tuple(billed - fixed - lost_end - tail for tail in tails)
         return _Sums(totals, tails, lost_end, "")
     missing = billed - fixed
     if cut and missing in tails:
         return _Sums((0,), (missing,), False, "")
-    if not cut and missing in ((0, 1) if lost_end else (0, -1)):
+    if not cut and not shows_tail and missing in ((0, 1) if lost_end else (0, -1)):
         return _Sums((0,), (0,), lost_end, "")
     return _Sums((0,), (hidden,), lost_end, f"{fixed} tokens are in the entries and {billed} were billed")
 
@@ -243,7 +250,7 @@ def _join(
         if len(group.ways) == 1 and group.ways[group.least].number == 1:
             ids_here: tuple[int, ...] | None = group.ways[group.least].ids
         else:
-            ids_here = _preferred(group, chosen.get(index), boundaries, at, end, canonical)
+            ids_here = _preferred(group, chosen.get(index), boundaries, at, end, canonical, vocabulary)
         if ids_here is None:
             return None
         ids += ids_here
@@ -258,12 +265,14 @@ def _preferred(
     at: int,
     end: int,
     canonical: Sequence[int],
+    vocabulary: Vocabulary,
 ) -> tuple[int, ...] | None:
     """The likeliest ids of a group that is not proved."""
     if at in boundaries and end in boundaries:
         there = tuple(canonical[boundaries[at] : boundaries[end]])
         size = len(chosen) if chosen else len(there)
-        if len(there) == size and size in group.ways and group.last_id in (None, *there[-1:]):
+        fits = len(there) == size and size in group.ways and group.last_id in (None, *there[-1:])
+        if fits and vocabulary.decode(there) == group.data:
             return there
     if chosen:
         return chosen

@@ -12,17 +12,14 @@ from typing import NamedTuple
 
 from eagletui.core.fidelity import HIDDEN_TAIL, REPLACEMENT, Proof
 from eagletui.core.reply import Delta
-from eagletui.core.segments import MANY, assignments, segmentations, smallest
+from eagletui.core.segments import MANY, segmentations, smallest
 from eagletui.core.vocabulary import Vocabulary
-
-_LARGEST_EXCESS = 6
-"""Tokens above the least possible number beyond which a stream without counts is not examined."""
-
-_MOST_SPLITTABLE = 40
-"""Deltas with more than one possible size beyond which the sum is not unique."""
 
 _FINE = 0.7
 """Deltas per canonical token from which a stream is taken for one delta a token."""
+
+_TAIL_GUESSES = 64
+"""Most tokens that are looked for behind the last text: stray bytes can keep a server waiting for long."""
 
 _LOST = REPLACEMENT.encode()
 
@@ -98,12 +95,13 @@ def streamed(
     reason = "there is no usage to check the stream against"
     if billed is not None:
         text_tokens = billed - sum(len(piece.before) for piece in stream) - len(after)
-        tails = range(HIDDEN_TAIL + 1) if cut else range(1)
         if all(piece.count is not None for piece in stream):
-            solution = _counted(stream, text_tokens, tails, vocabulary)
+            solution = _counted(stream, text_tokens, vocabulary)
         else:
-            solution = _summed([piece.data for piece in stream], text_tokens, tails, vocabulary)
+            solution = _summed([piece.data for piece in stream], text_tokens, vocabulary)
         reason = _verdict(solution, stream, text_tokens, vocabulary)
+        if not reason and solution.tail > (HIDDEN_TAIL if cut else 0):
+            reason = f"{solution.tail} tokens at the end never became text"
     if any(_LOST in piece.data for piece in stream):
         reason = "the server replaced bytes that are no character"
     chosen = solution.chosen
@@ -134,8 +132,11 @@ def _verdict(solution: _Solution, stream: Sequence[Piece], total: int, vocabular
     return f"the deltas hold at least {least} tokens and {total} were billed for them"
 
 
-def _summed(data: Sequence[bytes], total: int, tails: range, vocabulary: Vocabulary) -> _Solution:
-    """Sizes known in sum only: unique if every delta has its least size and one segmentation of it."""
+def _summed(data: Sequence[bytes], total: int, vocabulary: Vocabulary) -> _Solution:
+    """Sizes known in sum only: unique if every delta has its least size and one segmentation of it.
+
+    Tokens above the least sizes may be a hidden tail or longer segmentations; only if no delta has one is it the tail.
+    """
     least: list[int] = []
     for piece in data:
         size = smallest(piece, vocabulary)
@@ -143,10 +144,8 @@ def _summed(data: Sequence[bytes], total: int, tails: range, vocabulary: Vocabul
             return _Solution(0, None, 0)
         least.append(size)
     excess = total - sum(least)
-    if excess < 0:
-        return _Solution(0, None, 0)
-    if excess and excess not in tails:
-        return _spread(data, least, excess, vocabulary)
+    if not 0 <= excess <= HIDDEN_TAIL:
+        return _Solution(MANY if excess > 0 else 0, None, 0)
     ways = [segmentations(piece, size, vocabulary) for piece, size in zip(data, least, strict=True)]
     number = min(MANY, math.prod(way.number for way in ways))
     if excess and any(
@@ -158,21 +157,7 @@ def _summed(data: Sequence[bytes], total: int, tails: range, vocabulary: Vocabul
     return _Solution(number, [way.ids for way in ways], excess)
 
 
-def _spread(data: Sequence[bytes], least: Sequence[int], excess: int, vocabulary: Vocabulary) -> _Solution:
-    """Some delta has more than its least size: look for the only one that can."""
-    if excess > _LARGEST_EXCESS:
-        return _Solution(MANY, None, 0)
-    groups = [
-        {extra: segmentations(piece, size + extra, vocabulary) for extra in range(excess + 1)}
-        for piece, size in zip(data, least, strict=True)
-    ]
-    if sum(1 for group in groups if any(group[extra].number for extra in range(1, excess + 1))) > _MOST_SPLITTABLE:
-        return _Solution(MANY, None, 0)
-    number, chosen = assignments(groups, excess)
-    return _Solution(number, list(chosen) if number == 1 else None, 0)
-
-
-def _counted(stream: Sequence[Piece], total: int, tails: range, vocabulary: Vocabulary) -> _Solution:
+def _counted(stream: Sequence[Piece], total: int, vocabulary: Vocabulary) -> _Solution:
     """Sizes from cumulative counts.
 
     A count may run ahead of the text: it includes tokens that were sampled and not yet shown, because they end
@@ -185,8 +170,10 @@ def _counted(stream: Sequence[Piece], total: int, tails: range, vocabulary: Voca
         structure += len(piece.before)
         count = (piece.count or 0) - structure
         following = stream[index + 1] if index + 1 < len(stream) else None
-        slack = HIDDEN_TAIL if following is None or not following.data.isascii() else 0
-        slack += len(following.before) if following else 1
+        if following is None:
+            slack = _TAIL_GUESSES
+        else:
+            slack = len(following.before) + (0 if following.data.isascii() else HIDDEN_TAIL)
         step: dict[int, _Step] = {}
         for held, number in states.items():
             for ahead in range(slack + 1):
@@ -202,7 +189,7 @@ def _counted(stream: Sequence[Piece], total: int, tails: range, vocabulary: Voca
     number, last, tail = 0, None, 0
     for ahead, ways_here in sorted(states.items()):
         hidden = total - before + ahead
-        if hidden in tails:
+        if hidden >= 0:
             if last is None:
                 last, tail = ahead, hidden
             number = min(MANY, number + ways_here)
@@ -241,6 +228,7 @@ def _likeliest(
         there = None
         if at in boundaries and end in boundaries:
             there = tuple(canonical[boundaries[at] : boundaries[end]])
+            there = there if vocabulary.decode(there) == piece.data else None
         own = chosen[index] if chosen else ()
         if not own and fine:
             own = segmentations(piece.data, smallest(piece.data, vocabulary) or 1, vocabulary).ids
