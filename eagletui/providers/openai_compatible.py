@@ -3,6 +3,7 @@
 The price is 0 unless the person types one; the money path is the same as for a router.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -45,7 +46,14 @@ class OpenAiCompatible:
     """One server, one endpoint."""
 
     def __init__(
-        self, kind: ServerKind, base_url: str | None, *, key: str, timeouts: Timeouts, typed_price: Price | None
+        self,
+        kind: ServerKind,
+        base_url: str | None,
+        *,
+        key: str,
+        timeouts: Timeouts,
+        typed_price: Price | None,
+        template_kwargs: Mapping[str, Any] | None = None,
     ) -> None:
         """Prepare a client; nothing is sent yet.
 
@@ -55,10 +63,12 @@ class OpenAiCompatible:
             key: the API key, or "".
             timeouts: limits of each part of a request.
             typed_price: the person's price; None: free.
+            template_kwargs: variables for the server's chat template.
         """
         self._kind = kind
         self._row = SERVERS[kind]
         self._price = typed_price or FREE
+        self._template_kwargs = dict(template_kwargs or {})
         self._transport = HttpTransport(base_url or self._row.base_url, key=key, timeouts=timeouts, headers={})
 
     async def aclose(self) -> None:
@@ -94,8 +104,11 @@ class OpenAiCompatible:
         body = chat_body(request)
         if not request.stream:
             body.update(self._row.fields)
+        kwargs = dict(self._template_kwargs)
         if request.sampling.reasoning != "default":
-            body["chat_template_kwargs"] = {"enable_thinking": request.sampling.reasoning != "off"}
+            kwargs["enable_thinking"] = request.sampling.reasoning != "off"
+        if kwargs:
+            body["chat_template_kwargs"] = kwargs
         return body
 
     def cost(self, reply: Reply, endpoint: Endpoint) -> int | None:

@@ -1,0 +1,186 @@
+"""Take samples from the queue, reserve their money, and launch them; know what holds the pace back."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from eagletui.engine.answers import AnswerDesk, ReadySample
+from eagletui.engine.budget import PromptBounds
+from eagletui.engine.dispatch import Dispatcher, Flight
+from eagletui.engine.gates import Gates
+from eagletui.engine.ledger_thread import LedgerThread
+from eagletui.engine.market import Market
+from eagletui.engine.pace import Pace
+from eagletui.ledger.orders import Admission, AdmitRequest
+from eagletui.ledger.rows import LimitedBy
+from eagletui.ledger.writer import LedgerWriter
+
+READY_ROWS: Final = 128
+"""So many prompts are kept rendered; more are fetched when half of them are used."""
+PREPARE_ROWS: Final = 8
+"""Rendered at a time, so that replies wait for the same thread only briefly."""
+ADMIT_ROWS: Final = 64
+"""Admitted at a time, which is also the ramp: one batch per turn of the loop."""
+UNJUDGED_LIMIT: Final = 200
+"""With so many replies waiting to be rebuilt, the CPU holds the pace back."""
+LOOK_AGAIN_S: Final = 0.5
+"""An empty queue is looked at again after so long, because prompts may be added by another process."""
+
+
+@dataclass(slots=True)
+class Admissions:
+    """The path from the queue to the wire."""
+
+    ledger: LedgerThread
+    gates: Gates
+    pace: Pace
+    market: Market
+    desk: AnswerDesk
+    dispatcher: Dispatcher
+    bounds: PromptBounds
+    crashed: Callable[[BaseException], None]
+    ready: deque[ReadySample] = field(default_factory=deque)
+    avoid: dict[int, str] = field(default_factory=dict)
+    """By sample id: the endpoint that failed it last."""
+    queue_is_empty: bool = False
+    """No sample is queued, not even one that waits for its time."""
+    money_waits: bool = False
+    """The next request fits only after open holds are released."""
+    _refilling: asyncio.Task[None] | None = None
+    _look_at: float = 0.0
+    """Monotonic seconds: when the queue is worth another look."""
+
+    def money_moved(self) -> None:
+        """Holds were released or limits changed: admission may be tried again."""
+        self.money_waits = False
+
+    def queue_moved(self, due_in_s: float = 0.0) -> None:
+        """Samples were queued, to be sent after a wait."""
+        self.queue_is_empty = False
+        self._look_at = min(self._look_at, time.monotonic() + due_in_s)
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Nothing is left to send, now or later."""
+        return self.queue_is_empty and not self.ready and self._refilling is None
+
+    def refill(self) -> None:
+        """Fetch and render more prompts in the background when few are left."""
+        if self._refilling is None and len(self.ready) < READY_ROWS // 2 and time.monotonic() >= self._look_at:
+            self._refilling = asyncio.create_task(self._fetch())
+            self._refilling.add_done_callback(self._fetched)
+
+    async def close(self) -> None:
+        """Give up a fetch under way."""
+        if self._refilling is not None:
+            self._refilling.cancel()
+            await asyncio.gather(self._refilling, return_exceptions=True)
+
+    def next_hold(self) -> int | None:
+        """Return the smallest bound of the next sample over the endpoints, or None when no sample is ready."""
+        if not self.ready:
+            return None
+        return min((self._hold(self.ready[0], tag) for tag in self.market.endpoints), default=None)
+
+    async def admit(self) -> None:
+        """Reserve and launch as many as money, pace and prompts allow, up to one batch."""
+        picked = self._pick()
+        if not picked:
+            return
+        requests = [
+            AdmitRequest(ready.sample.id, tag, self._hold(ready, tag), self.market.manners[tag].stream)
+            for ready, tag in picked
+        ]
+        admissions = await self.ledger.do(lambda writer: _reserve(writer, requests))
+        back: list[ReadySample] = []
+        for (ready, tag), request, admission in zip(picked, requests, admissions, strict=True):
+            if admission.attempt_id is not None:
+                self._launch(ready, tag, request, admission.attempt_id)
+                continue
+            self.pace.leave(tag)
+            if admission.verdict != "not_queued":
+                back.append(ready)
+        self.ready.extendleft(reversed(back))
+        self._heed(admissions)
+
+    def limited_by(self) -> LimitedBy:
+        """Say what holds the pace back now."""
+        if self.money_waits:
+            return "cap"
+        if self.desk.waiting >= UNJUDGED_LIMIT:
+            return "cpu"
+        if self.pace.in_flight >= self.pace.max_in_flight:
+            return "pace"
+        if not self.pace.has_open_lane(time.monotonic()):
+            return "endpoint"
+        return "prompts"
+
+    def _pick(self) -> list[tuple[ReadySample, str]]:
+        if not self.gates.is_open or self.money_waits or self.desk.waiting >= UNJUDGED_LIMIT:
+            return []
+        now = time.monotonic()
+        picked: list[tuple[ReadySample, str]] = []
+        while self.ready and len(picked) < ADMIT_ROWS:
+            avoided = self.avoid.get(self.ready[0].sample.id)
+            tag = self.pace.choose(now, () if avoided is None else (avoided,))
+            if tag is None:
+                break
+            picked.append((self.ready.popleft(), tag))
+        return picked
+
+    def _hold(self, ready: ReadySample, tag: str) -> int:
+        price = self.market.endpoints[tag].price
+        return self.bounds.hold(tag, ready.prompt_tokens, ready.max_tokens, price)
+
+    def _launch(self, ready: ReadySample, tag: str, request: AdmitRequest, attempt_id: int) -> None:
+        self.dispatcher.launch(
+            Flight(
+                ready=ready,
+                endpoint=self.market.endpoints[tag],
+                manner=self.market.manners[tag],
+                attempt_id=attempt_id,
+                hold_pico=request.hold_pico,
+                sent_at=time.monotonic(),
+            )
+        )
+
+    def _heed(self, admissions: Sequence[Admission]) -> None:
+        verdicts = {admission.verdict for admission in admissions}
+        if "stop_at" in verdicts:
+            self.gates.want_pause("stop_at", "As much is settled as you allowed with stop-at.")
+        elif "wait" in verdicts:
+            self.money_waits = True
+        elif "cap" in verdicts and "admit" not in verdicts:
+            self.gates.want_pause("cap", "The worst case of one more request would pass the cap.")
+
+    async def _fetch(self) -> None:
+        known = {ready.sample.id for ready in self.ready}
+        rows = await self.ledger.do(lambda writer: writer.claim(len(known) + READY_ROWS))
+        fresh = [sample for sample in rows if sample.id not in known]
+        for start in range(0, len(fresh), PREPARE_ROWS):
+            self.ready.extend(await self.desk.prepare(fresh[start : start + PREPARE_ROWS]))
+        if fresh:
+            self.queue_is_empty = False
+            return
+        due_at = await self.ledger.do(lambda writer: writer.next_due_at())
+        self.queue_is_empty = due_at is None
+        wait_s = LOOK_AGAIN_S if due_at is None else min(LOOK_AGAIN_S, max(0.0, due_at - time.time()))
+        self._look_at = time.monotonic() + wait_s
+
+    def _fetched(self, task: asyncio.Task[None]) -> None:
+        self._refilling = None
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self.crashed(error)
+
+
+def _reserve(writer: LedgerWriter, requests: Sequence[AdmitRequest]) -> list[Admission]:
+    """Reserve, then mark as sent: both are on disk before a byte goes out."""
+    admissions = writer.admit(requests)
+    sent = [admission.attempt_id for admission in admissions if admission.attempt_id is not None]
+    if sent:
+        writer.mark_sent(sent)
+    return admissions

@@ -1,0 +1,160 @@
+"""The computing around a request, away from the event loop: render and count the prompt, judge the reply."""
+
+import asyncio
+import random
+from array import array
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import msgspec
+
+from eagletui.config import RunConfig
+from eagletui.core.errors import EagleError
+from eagletui.core.outputs import LossProfile, OutputFormat
+from eagletui.core.reply import Reply
+from eagletui.core.text import clean_line
+from eagletui.ledger.orders import QueuedSample, TokensResult
+from eagletui.providers.base import RawReply, Sampling
+from eagletui.providers.reading import read_reply
+from eagletui.tokens.answer import Rebuilt, rebuild
+from eagletui.tokens.formats import asked_thinking
+from eagletui.tokens.load import Tokenizer
+from eagletui.tokens.prompt import render_prompt
+
+T = TypeVar("T")
+
+SEED_BITS: Final = 31
+
+
+@dataclass(frozen=True, slots=True)
+class ReadySample:
+    """A sample whose prompt is rendered and counted: it needs only money and an endpoint."""
+
+    sample: QueuedSample
+    prompt_ids: "array[int] | None"
+    """In our tokenizer; None when the template refused the conversation."""
+    prompt_tokens: int
+    """Counted, or the number of UTF-8 bytes, which no token count exceeds."""
+    sampling: Sampling
+    max_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What a reply says and what its ids are."""
+
+    reply: Reply
+    tokens: TokensResult | None
+    """None when rebuilding failed; `trouble` says why."""
+    trouble: str = ""
+    findings: tuple[str, ...] = ()
+
+
+class AnswerDesk:
+    """Renders prompts and rebuilds answers in a thread of its own."""
+
+    def __init__(self, config: RunConfig, tokenizer: Tokenizer, fmt: OutputFormat, profile: LossProfile) -> None:
+        """Take what a run's answers are rebuilt with."""
+        self._config = config
+        self._tokenizer = tokenizer
+        self._format = fmt
+        self._profile = profile
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="answers")
+        self.waiting = 0
+        """Replies received and not judged yet."""
+
+    async def prepare(self, samples: list[QueuedSample]) -> list[ReadySample]:
+        """Render prompts."""
+        return await self._compute(lambda: [self._prepare(sample) for sample in samples])
+
+    async def judge(self, raw: RawReply, ready: ReadySample, offset: int | None) -> Judged:
+        """Parse a body and rebuild its ids.
+
+        Args:
+            raw: as received.
+            ready: the sample it answers.
+            offset: the endpoint's accepted constant between counted and billed tokens.
+
+        Raises:
+            ProviderFailure: the reply hides a failure.
+        """
+        self.waiting += 1
+        try:
+            return await self._compute(lambda: self._judge(raw, ready, offset))
+        finally:
+            self.waiting -= 1
+
+    def close(self) -> None:
+        """End the thread."""
+        self._executor.shutdown(wait=True, cancel_futures=True)
+
+    async def _compute(self, act: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, act)
+
+    def _prepare(self, sample: QueuedSample) -> ReadySample:
+        section = self._config.sampling_for(sample.dataset)
+        dice = random.Random(f"{self._config.run.seed}:{sample.id}:{sample.attempts}")
+        try:
+            rendered = render_prompt(sample.prompt, self._tokenizer, self._format, self._config.model.template_kwargs)
+            prompt_ids = array("i", rendered.ids)
+            count = len(prompt_ids)
+        except EagleError:
+            prompt_ids = None
+            count = len(msgspec.json.encode(sample.prompt))
+        return ReadySample(
+            sample=sample,
+            prompt_ids=prompt_ids,
+            prompt_tokens=count,
+            sampling=Sampling(
+                temperature=section.temperature,
+                top_p=section.top_p,
+                top_k=section.top_k,
+                seed=dice.getrandbits(SEED_BITS) if section.seed else None,
+                reasoning=section.reasoning,
+            ),
+            max_tokens=section.max_tokens,
+        )
+
+    def _judge(self, raw: RawReply, ready: ReadySample, offset: int | None) -> Judged:
+        reply = read_reply(raw)
+        try:
+            rebuilt = rebuild(
+                reply,
+                self._tokenizer,
+                self._format,
+                self._profile,
+                max_tokens=ready.max_tokens,
+                offset=offset,
+                prompt=ready.sample.prompt,
+                thinking=asked_thinking(self._format, self._switches(ready.sampling)),
+            )
+        except EagleError as error:
+            return Judged(reply, None, clean_line(str(error), 300))
+        return Judged(reply, _tokens(rebuilt, ready), "", rebuilt.findings)
+
+    def _switches(self, sampling: Sampling) -> dict[str, object]:
+        """What the request says about thinking, as `asked_thinking` reads it."""
+        said: dict[str, object] = {"chat_template_kwargs": self._config.model.template_kwargs}
+        if sampling.reasoning == "off":
+            said["reasoning"] = {"enabled": False}
+        elif sampling.reasoning != "default":
+            said["reasoning"] = {"effort": sampling.reasoning}
+        return said
+
+
+def _tokens(rebuilt: Rebuilt, ready: ReadySample) -> TokensResult:
+    return TokensResult(
+        output_ids=rebuilt.output_ids,
+        raw=rebuilt.raw,
+        evidence=rebuilt.evidence,
+        usability=rebuilt.usability,
+        prompt_ids=ready.prompt_ids,
+        spans=rebuilt.spans,
+        reason=rebuilt.reason,
+        counted=rebuilt.counted,
+        offset=rebuilt.offset,
+        drift=rebuilt.drift,
+        tail_trimmed=rebuilt.tail_trimmed,
+    )

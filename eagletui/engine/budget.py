@@ -1,0 +1,37 @@
+"""Upper bounds: how many prompt tokens a request can be billed, and what it can cost at most."""
+
+from typing import Final
+
+from eagletui.core.money import Price, hold_bound
+
+MARGIN_PER_MILLE: Final = 1050
+"""Provider templates differ from ours by a few tokens; 5 % and `EXTRA_TOKENS` cover every one seen."""
+EXTRA_TOKENS: Final = 64
+
+
+class PromptBounds:
+    """Upper prompt token counts per endpoint, never below what that endpoint has billed."""
+
+    def __init__(self) -> None:
+        """Start with the common margin."""
+        self._per_mille: dict[str, int] = {}
+
+    def upper(self, endpoint: str, counted: int) -> int:
+        """Return the most prompt tokens an endpoint may bill for a prompt we count.
+
+        Args:
+            endpoint: its tag.
+            counted: length of the rendered prompt in our tokenizer.
+        """
+        per_mille = max(MARGIN_PER_MILLE, self._per_mille.get(endpoint, 0))
+        return -(-counted * per_mille // 1000) + EXTRA_TOKENS
+
+    def learn(self, endpoint: str, counted: int, billed: int | None) -> None:
+        """Remember the largest ratio of billed to counted prompt tokens."""
+        if billed is not None and counted > 0:
+            ratio = -(-billed * 1000 // counted)
+            self._per_mille[endpoint] = max(self._per_mille.get(endpoint, 0), ratio)
+
+    def hold(self, endpoint: str, counted: int, max_tokens: int, price: Price) -> int:
+        """Return the bound of one request in picodollars."""
+        return hold_bound(self.upper(endpoint, counted), max_tokens, price)

@@ -1,0 +1,73 @@
+"""Make the provider client that a config asks for."""
+
+import json
+from decimal import Decimal
+from typing import Final
+
+from eagletui.config import RunConfig
+from eagletui.core.errors import RunError
+from eagletui.core.money import Price
+from eagletui.providers.base import Provider, Timeouts
+from eagletui.providers.openai_compatible import OpenAiCompatible
+from eagletui.providers.openrouter import BASE_URL, OpenRouter, Routing
+from eagletui.runs import RunFolder
+
+EMBEDDED_KEY: Final = "embedded"
+"""The embedded provider takes any key and no secret."""
+
+
+def connect(config: RunConfig, folder: RunFolder) -> Provider:
+    """Return a client; nothing is sent yet.
+
+    Raises:
+        ConfigError: the key cannot be read.
+        RunError: the embedded provider of the run is not there.
+    """
+    section, pace = config.provider, config.pace
+    timeouts = Timeouts(
+        connect_s=pace.connect_timeout_s,
+        first_event_s=pace.first_event_timeout_s,
+        event_s=pace.event_timeout_s,
+        total_s=pace.total_timeout_s,
+    )
+    key = config.secret().reveal()
+    if section.kind in ("vllm", "sglang", "llama.cpp"):
+        return OpenAiCompatible(
+            section.kind,
+            section.base_url,
+            key=key,
+            timeouts=timeouts,
+            typed_price=_typed_price(config),
+            template_kwargs=config.model.template_kwargs,
+        )
+    longest = max(config.sampling.max_tokens, *(o.max_tokens or 0 for o in config.sampling.overrides.values()), 0)
+    routing = Routing(
+        only=tuple(section.only),
+        ignore=tuple(section.ignore),
+        quantizations=tuple(section.quantizations),
+        max_tokens=longest,
+        distillable_text=section.distillable_text,
+        typed_price=_typed_price(config),
+    )
+    if section.kind == "embedded":
+        base_url = section.base_url or f"{_embedded_url(folder)}/api/v1"
+        return OpenRouter(base_url, config.model.id, routing, key=key or EMBEDDED_KEY, timeouts=timeouts)
+    return OpenRouter(section.base_url or BASE_URL, config.model.id, routing, key=key, timeouts=timeouts)
+
+
+def _typed_price(config: RunConfig) -> Price | None:
+    prompt, completion = config.provider.prompt_usd_per_million, config.provider.completion_usd_per_million
+    if prompt is None or completion is None:
+        return None
+    return Price(prompt.scaleb(-6), completion.scaleb(-6), Decimal(0))
+
+
+def _embedded_url(folder: RunFolder) -> str:
+    path = folder.provider_dir / "address.json"
+    try:
+        return str(json.loads(path.read_text(encoding="utf-8"))["base_url"]).rstrip("/").removesuffix("/api/v1")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(
+            f"{path} does not say where the embedded provider listens. Start the run with `eagletui run` or "
+            "`eagletui demo`, which start it, or give base_url in [provider]."
+        ) from error

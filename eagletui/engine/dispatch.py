@@ -1,0 +1,201 @@
+"""Send admitted requests and turn each end into a row: an answer, or a failure with what it means for the money."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from eagletui.engine.answers import AnswerDesk, Judged, ReadySample
+from eagletui.engine.ledger_thread import LedgerThread
+from eagletui.engine.pace import Manner, Pace, backoff_s
+from eagletui.ledger.orders import Answered, Failed, Finished
+from eagletui.providers.base import ChatRequest, Endpoint, FailureKind, Provider, ProviderFailure, RawReply
+
+THROTTLED: Final[tuple[FailureKind, ...]] = ("rate_limited", "overloaded")
+ABORTED: Final = ProviderFailure("aborted", "Aborted on request while the reply was on its way.")
+
+
+@dataclass(slots=True)
+class Flight:
+    """One request under way."""
+
+    ready: ReadySample
+    endpoint: Endpoint
+    manner: Manner
+    attempt_id: int
+    hold_pico: int
+    sent_at: float
+    """Monotonic seconds."""
+    generation_id: str | None = None
+    """Once the headers arrived."""
+    receiving: bool = True
+    """The reply is not all here yet: aborting loses it."""
+    task: asyncio.Task[None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """How a flight ended, for the parts that learn from it."""
+
+    flight: Flight
+    finished: Finished
+    failure: ProviderFailure | None
+    judged: Judged | None
+    raw: RawReply | None
+
+
+@dataclass(frozen=True, slots=True)
+class RetryRule:
+    """When a failed sample is tried again."""
+
+    seed: int
+    max_attempts: int
+
+    def retry_at(self, failure: ProviderFailure, sample_id: int, attempts: int, now: float) -> float | None:
+        """Return the time of the next attempt, or None to give up.
+
+        What pauses the run or was aborted is no fault of the sample, which goes back into the queue. After `ctl retry`
+        a sample has `max_attempts` again, because attempts are counted on.
+
+        Args:
+            failure: of the last attempt.
+            sample_id: whose.
+            attempts: made so far, the failed one included.
+            now: Unix seconds.
+        """
+        if failure.pause is not None or failure.kind == "aborted":
+            return now
+        if not failure.retryable or attempts % self.max_attempts == 0:
+            return None
+        return now + max(backoff_s(self.seed, sample_id, attempts), failure.retry_after_s or 0.0)
+
+
+@dataclass(slots=True)
+class Dispatcher:
+    """Keeps the flights."""
+
+    provider: Provider
+    model_id: str
+    pace: Pace
+    desk: AnswerDesk
+    ledger: LedgerThread
+    retry: RetryRule
+    landed: Callable[[Landing], None]
+    """Called once per flight, before its end is on disk."""
+    crashed: Callable[[BaseException], None]
+    """Called when a flight ends in a fault of this program; its hold stays for the next start to settle."""
+    offset_of: Callable[[str], int | None]
+    """The accepted constant of an endpoint, by tag."""
+    clock: Callable[[], float] = time.time
+    flights: dict[int, Flight] = field(default_factory=dict)
+    """By attempt id."""
+
+    def launch(self, flight: Flight) -> None:
+        """Send a request whose hold is in the ledger and which is marked as sent."""
+        self.flights[flight.attempt_id] = flight
+        flight.task = asyncio.create_task(self._fly(flight))
+        flight.task.add_done_callback(self._collect)
+
+    def abort(self) -> int:
+        """Break off every reply that is not all here, and return how many."""
+        aborted = 0
+        for flight in self.flights.values():
+            if flight.receiving and flight.task is not None:
+                aborted += flight.task.cancel()
+        return aborted
+
+    def _collect(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self.crashed(error)
+
+    async def _fly(self, flight: Flight) -> None:
+        raw: RawReply | None = None
+        judged: Judged | None = None
+        failure: ProviderFailure | None = None
+        try:
+            raw = await self._receive(flight)
+            judged = await self.desk.judge(raw, flight.ready, self.offset_of(flight.endpoint.tag))
+        except ProviderFailure as error:
+            failure = error
+        except asyncio.CancelledError:
+            failure = ABORTED
+        finally:
+            del self.flights[flight.attempt_id]
+        self._learn(flight, failure)
+        outcome = self._failed(flight, failure, raw) if failure else self._answered(flight, judged, raw)
+        self.landed(Landing(flight, Finished(flight.attempt_id, outcome), failure, judged, raw))
+
+    async def _receive(self, flight: Flight) -> RawReply:
+        ready, tag = flight.ready, flight.endpoint.tag
+
+        async def on_headers(generation_id: str | None, http_status: int) -> None:
+            flight.generation_id = generation_id
+            if http_status == 200:
+                self.pace.accepted(tag, time.monotonic())
+            await self.ledger.note_headers(flight.attempt_id, generation_id, http_status)
+
+        request = ChatRequest(
+            prompt=ready.sample.prompt,
+            model_id=self.model_id,
+            endpoint=tag,
+            sampling=ready.sampling,
+            max_tokens=ready.max_tokens,
+            stream=flight.manner.stream,
+            logprobs=flight.manner.logprobs,
+            max_price=flight.endpoint.price,
+        )
+        try:
+            return await self.provider.send(request, on_headers)
+        finally:
+            flight.receiving = False
+            self.pace.leave(tag)
+
+    def _learn(self, flight: Flight, failure: ProviderFailure | None) -> None:
+        if failure is None or failure.kind == "aborted":
+            return
+        tag, now = flight.endpoint.tag, time.monotonic()
+        if failure.kind in THROTTLED:
+            self.pace.throttled(tag, flight.sent_at, now, failure.retry_after_s)
+        elif failure.kind == "connect":
+            self.pace.unreachable(tag, now)
+        elif failure.retryable:
+            self.pace.faulted(tag, now)
+
+    def _answered(self, flight: Flight, judged: Judged | None, raw: RawReply | None) -> Answered:
+        assert judged is not None
+        assert raw is not None
+        usage = judged.reply.usage
+        return Answered(
+            body=raw.body,
+            encoding=raw.encoding,
+            cost_pico=self.provider.cost(judged.reply, flight.endpoint),
+            endpoint=flight.endpoint.tag,
+            finish_reason=judged.reply.finish_reason,
+            latency_s=raw.ended_at - raw.started_at,
+            billed_prompt_tokens=usage.prompt_tokens if usage else None,
+            billed_output_tokens=usage.completion_tokens if usage else None,
+            first_event_at=None if raw.first_event_at is None else self._wall(raw.first_event_at),
+            generation_id=judged.reply.generation_id,
+            tokens=judged.tokens,
+        )
+
+    def _failed(self, flight: Flight, failure: ProviderFailure, raw: RawReply | None) -> Failed:
+        cost_pico = failure.cost_pico_usd
+        sample = flight.ready.sample
+        return Failed(
+            attempt_state="void" if failure.void else "unsettled" if cost_pico is None else "settled",
+            error_kind=failure.kind,
+            error_detail=failure.detail,
+            cost_pico=None if failure.void else cost_pico,
+            http_status=failure.http_status,
+            retry_at=self.retry.retry_at(failure, sample.id, sample.attempts + 1, self.clock()),
+            refused=failure.kind == "moderation",
+            generation_id=flight.generation_id,
+            body=raw.body if raw and raw.body else None,
+            encoding=raw.encoding if raw else "json",
+        )
+
+    def _wall(self, monotonic: float) -> float:
+        return self.clock() - (time.monotonic() - monotonic)

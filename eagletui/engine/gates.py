@@ -1,0 +1,90 @@
+"""May the run admit? Its state, why it paused, and what to do about it."""
+
+from typing import Final
+
+from eagletui.core.lifecycle import PauseReason, RunState
+from eagletui.core.money import Books
+from eagletui.engine.ledger_thread import LedgerThread
+from eagletui.ledger.rows import Level
+
+WAY_OUT: Final[dict[PauseReason, str]] = {
+    "user": "Go on with `ctl RUN resume`.",
+    "stop_at": "Raise it with `ctl RUN stop-at USD`; the run then goes on by itself.",
+    "cap": "Raise it with `ctl RUN cap USD`; the run then goes on by itself.",
+    "credit": "Buy credits at the provider, then `ctl RUN resume`.",
+    "key_limit": "Raise the key's limit at the provider or give another key, then `ctl RUN resume`.",
+    "price": "`ctl RUN resume` accepts the present prices.",
+    "breaker": "Look at the events, then `ctl RUN resume`.",
+    "check": "Look at the findings, then quarantine the endpoint or `ctl RUN resume`.",
+    "disk": "Free space on the disk, then `ctl RUN resume`.",
+}
+"""What to do about each pause, in one sentence."""
+
+
+def lifts(reason: PauseReason | None, books: Books, hold_pico: int | None) -> bool:
+    """Tell whether a pause ended by itself because its number was raised.
+
+    Args:
+        reason: of the pause.
+        books: the money as of now.
+        hold_pico: the bound of the next request; None when it is not known yet.
+    """
+    if books.spent_pico >= books.stop_at_pico:
+        return False
+    if reason == "stop_at":
+        return True
+    return reason == "cap" and hold_pico is not None and books.spent_pico + hold_pico <= books.cap_pico
+
+
+class Gates:
+    """The run's state as this engine last wrote it. A pause closes admission at once and is on disk a moment later."""
+
+    def __init__(self, ledger: LedgerThread, state: RunState, reason: PauseReason | None) -> None:
+        """Start from what the ledger says."""
+        self._ledger = ledger
+        self.state = state
+        self.reason = reason
+        self._wanted: tuple[PauseReason, str] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Requests may be admitted."""
+        return self.state == "running" and self._wanted is None
+
+    def want_pause(self, reason: PauseReason, happened: str) -> None:
+        """Close admission now; `write` makes it a pause. The first reason stays.
+
+        Args:
+            reason: the class of the pause.
+            happened: one sentence; what to do is added.
+        """
+        if self.state == "running" and self._wanted is None:
+            self._wanted = (reason, f"{happened} {WAY_OUT[reason]}")
+
+    async def write(self) -> None:
+        """Put a wanted pause on disk."""
+        if self._wanted is None:
+            return
+        reason, detail = self._wanted
+        if self.state == "running":
+            await self.pause(reason, detail)
+        self._wanted = None
+
+    async def pause(self, reason: PauseReason, detail: str) -> None:
+        """Pause, or give an existing pause another reason."""
+        await self._ledger.do(lambda writer: writer.set_run_state("paused", reason, detail))
+        self.state, self.reason = "paused", reason
+        await self._event("info" if reason == "user" else "warn", "paused", detail)
+
+    async def move(self, state: RunState, why: str) -> None:
+        """Move to a state other than paused."""
+        await self._ledger.do(lambda writer: writer.set_run_state(state))
+        self.state, self.reason, self._wanted = state, None, None
+        await self._event("info", state, why)
+
+    async def stop(self) -> None:
+        """End admission for good; the run is `stopped` once nothing is in flight."""
+        await self.move("draining", "Stopped by hand; requests under way come to their end.")
+
+    async def _event(self, level: Level, kind: str, message: str) -> None:
+        await self._ledger.do(lambda writer: writer.event(level, "engine", kind, message))

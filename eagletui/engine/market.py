@@ -1,0 +1,90 @@
+"""The endpoints on offer, their prices, and how each is asked. Prices are fetched again every few minutes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Final, Literal
+
+from eagletui.core.money import Price
+from eagletui.engine.pace import Manner, manner, spread
+from eagletui.ledger.writer import LedgerWriter
+from eagletui.providers.base import Endpoint
+
+REFRESH_S: Final = 180.0
+_TYPICAL_PROMPT: Final = 4
+"""Prompt tokens per completion token of a usual job, to put one price on an endpoint."""
+
+
+@dataclass(slots=True)
+class Market:
+    """What can be bought where."""
+
+    stream: Literal["auto", "always", "never"]
+    endpoints: dict[str, Endpoint] = field(default_factory=dict)
+    """By tag, at the accepted price."""
+    manners: dict[str, Manner] = field(default_factory=dict)
+    offered: dict[str, Endpoint] = field(default_factory=dict)
+    """By tag, as last fetched; a dearer price is accepted by a resume only."""
+
+    def take(self, fetched: list[Endpoint]) -> list[str]:
+        """Take in a fetched list: new endpoints and lower prices at once.
+
+        Returns:
+            One phrase per endpoint that became dearer; its old price stays until `accept`.
+        """
+        self.offered = {endpoint.tag: endpoint for endpoint in fetched}
+        dearer: list[str] = []
+        for tag, endpoint in self.offered.items():
+            known = self.endpoints.get(tag)
+            if known is not None and _is_dearer(endpoint.price, known.price):
+                dearer.append(f"{tag} from {_shown(known.price)} to {_shown(endpoint.price)}")
+            else:
+                self._put(endpoint)
+        return dearer
+
+    def accept(self) -> None:
+        """Accept the prices as last fetched."""
+        for endpoint in self.offered.values():
+            self._put(endpoint)
+
+    def weights(self) -> dict[str, float]:
+        """Weigh the endpoints that are on offer."""
+        return spread([(tag, self.manners[tag].rung, _one_price(self.endpoints[tag].price)) for tag in self.offered])
+
+    def _put(self, endpoint: Endpoint) -> None:
+        self.endpoints[endpoint.tag] = endpoint
+        self.manners[endpoint.tag] = manner(endpoint, self.stream)
+
+
+def record(writer: LedgerWriter, endpoints: Mapping[str, Endpoint]) -> None:
+    """Write endpoints and prices into the ledger; a price that did not change adds no row."""
+    with writer.transaction():
+        for endpoint in endpoints.values():
+            writer.upsert_endpoint(endpoint.tag, endpoint.provider_name, endpoint.quantization)
+            writer.add_price(
+                endpoint.tag,
+                prompt_usd=format(endpoint.price.prompt_usd_per_token, "f"),
+                completion_usd=format(endpoint.price.completion_usd_per_token, "f"),
+                request_usd=format(endpoint.price.request_usd, "f"),
+                source=endpoint.price_source,
+                max_completion_tokens=endpoint.max_completion_tokens,
+                raw_json=endpoint.raw_json,
+            )
+
+
+def _is_dearer(new: Price, old: Price) -> bool:
+    return (
+        new.prompt_usd_per_token > old.prompt_usd_per_token
+        or new.completion_usd_per_token > old.completion_usd_per_token
+        or new.request_usd > old.request_usd
+    )
+
+
+def _one_price(price: Price) -> float:
+    return float(price.completion_usd_per_token + _TYPICAL_PROMPT * price.prompt_usd_per_token)
+
+
+def _shown(price: Price) -> str:
+    million = Decimal(1_000_000)
+    prompt, completion = price.prompt_usd_per_token * million, price.completion_usd_per_token * million
+    return f"${prompt.normalize():f} in and ${completion.normalize():f} out per million tokens"

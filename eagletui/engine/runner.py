@@ -1,0 +1,397 @@
+"""The engine: one loop that steers, admits and waits, with filing, settling and signs of life beside it."""
+
+import asyncio
+import shutil
+import time
+from collections.abc import Coroutine, Sequence
+from functools import partial
+from typing import Any, Final
+
+from eagletui.config import RunConfig
+from eagletui.core.errors import ConfigError
+from eagletui.core.lifecycle import FINISHED_RUNS
+from eagletui.core.money import format_usd
+from eagletui.engine import market
+from eagletui.engine.admission import Admissions
+from eagletui.engine.answers import AnswerDesk
+from eagletui.engine.budget import PromptBounds
+from eagletui.engine.dispatch import Dispatcher, Landing, RetryRule
+from eagletui.engine.filing import Filing, LogLine
+from eagletui.engine.gates import Gates, lifts
+from eagletui.engine.ledger_thread import LedgerThread
+from eagletui.engine.market import Market
+from eagletui.engine.pace import Pace
+from eagletui.engine.settle import Settler
+from eagletui.engine.steering import Steering
+from eagletui.ledger.orders import Answered, Failed, Finished, OpenAttempt, Overrun
+from eagletui.ledger.reader import LedgerReader
+from eagletui.ledger.rows import LimitedBy, RunRow
+from eagletui.ledger.writer import LedgerWriter
+from eagletui.providers.base import Provider, ProviderFailure
+from eagletui.runs import RunFolder
+
+POLL_S: Final = 0.05
+"""Orders are looked for this often; they promise to take effect within 250 ms."""
+BEAT_S: Final = 1.0
+DISK_FLOOR_BYTES: Final = 200 * 2**20
+BREAKER_FAILURES: Final = 20
+BREAKER_S: Final = 60.0
+"""So many failures in a row over so long, with no answer in between, pause the run."""
+
+DONE, FAILED_SAMPLES, PAUSED, INTERRUPTED = 0, 1, 3, 130
+
+
+class Runner:
+    """One run's engine, from its ready row to its exit code."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        config: RunConfig,
+        provider: Provider,
+        ledger: LedgerThread,
+        desk: AnswerDesk,
+        offered: Market,
+        run: RunRow,
+        *,
+        exit_when_paused: bool,
+    ) -> None:
+        """Put the parts together.
+
+        Args:
+            folder: the run.
+            config: its frozen config.
+            provider: a client that has answered already.
+            ledger: open, after `recover`.
+            desk: with the run's tokenizer and format.
+            offered: endpoints and prices as just fetched.
+            run: the run's row.
+            exit_when_paused: end with code 3 once paused and nothing is in flight.
+        """
+        self._folder = folder
+        self._provider = provider
+        self._ledger = ledger
+        self._desk = desk
+        self._market = offered
+        self._run = run
+        self._exit_when_paused = exit_when_paused
+        self._reader = LedgerReader(folder.ledger_path)
+        self._bounds = PromptBounds()
+        self._pace = Pace(offered.weights(), run.max_in_flight)
+        self._gates = Gates(ledger, run.state, run.pause_reason)
+        self._filing = Filing(ledger, self._filed)
+        self._offsets: dict[str, int | None] = {}
+        for row in self._reader.endpoints():
+            self._offsets[row.tag] = row.offset_tokens
+            if row.tag in self._pace.lanes:
+                self._pace.lanes[row.tag].quarantined = row.state == "quarantined"
+        self._dispatcher = Dispatcher(
+            provider=provider,
+            model_id=config.model.id,
+            pace=self._pace,
+            desk=desk,
+            ledger=ledger,
+            retry=RetryRule(config.run.seed, config.pace.max_attempts),
+            landed=self._landed,
+            crashed=self._crashed,
+            offset_of=self._offsets.get,
+        )
+        self._admissions = Admissions(
+            ledger=ledger,
+            gates=self._gates,
+            pace=self._pace,
+            market=offered,
+            desk=desk,
+            dispatcher=self._dispatcher,
+            bounds=self._bounds,
+            crashed=self._crashed,
+        )
+        self._settler = Settler(
+            provider=provider,
+            ledger=ledger,
+            backoff_s=config.pace.generation_backoff_s,
+            settled=self._settled,
+            key_usage_at_start_pico=run.key_usage_at_start_pico,
+        )
+        self._steering = Steering(
+            reader=self._reader,
+            ledger=ledger,
+            gates=self._gates,
+            pace=self._pace,
+            market=offered,
+            dispatcher=self._dispatcher,
+            money_moved=self._admissions.money_moved,
+            queue_moved=self._admissions.queue_moved,
+        )
+        self._wake = asyncio.Event()
+        self._crash: BaseException | None = None
+        self._signals = 0
+        self._reconciling: asyncio.Task[None] | None = None
+        self._unsettled: dict[int, OpenAttempt] = {}
+        self._failures_in_a_row = 0
+        self._answered_at = time.monotonic()
+        self._last_failure = ""
+
+    def signalled(self) -> None:
+        """Take a SIGTERM or SIGINT: the first drains, the second breaks off."""
+        self._signals += 1
+        if self._signals == 2:
+            self._dispatcher.abort()
+        self._wake.set()
+
+    async def run(self) -> int:
+        """Work until the run ends, pauses (with `exit_when_paused`) or is interrupted; return the exit code."""
+        self._settler.add(self._reader.open_attempts())
+        await self._open()
+        await self._ledger.do(lambda writer: writer.beat("engine", ready=True, detail=self._detail()))
+        tasks = [
+            self._spawn(self._filing.run()),
+            self._spawn(self._settler.run()),
+            self._spawn(self._beat()),
+            self._spawn(self._refresh_prices()),
+        ]
+        try:
+            while True:
+                if self._crash is not None:
+                    raise self._crash
+                self._wake.clear()
+                await self._gates.write()
+                await self._steering.poll()
+                code = await self._ending()
+                if code is not None:
+                    return code
+                if self._signals == 0:
+                    await self._admissions.admit()
+                    self._admissions.refill()
+                await self._rest()
+        finally:
+            await self._admissions.close()
+            if self._reconciling is not None:
+                tasks.append(self._reconciling)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._ledger.do(_say_goodbye)
+            self._reader.close()
+
+    async def _open(self) -> None:
+        """Begin, or begin again, where the ledger says the run stands."""
+        if self._gates.state == "new":
+            await self._gates.move("running", "The run begins.")
+        elif self._gates.state in FINISHED_RUNS:
+            if await self._ledger.do(lambda writer: writer.next_due_at()) is not None:
+                await self._gates.move("running", "The run goes on: samples are queued.")
+
+    async def _ending(self) -> int | None:
+        """Decide whether to end, and do what the end of a quiet run asks for."""
+        if self._gates.state in FINISHED_RUNS:
+            return self._code()
+        if self._dispatcher.flights or self._filing.waiting or self._desk.waiting:
+            return None
+        if self._signals:
+            return INTERRUPTED
+        if self._gates.state == "paused":
+            if await self._lifted():
+                return None
+            explained = self._explained()
+            return PAUSED if self._exit_when_paused and explained else None
+        if self._gates.state == "draining":
+            left = await self._ledger.do(lambda writer: writer.next_due_at())
+            if not self._explained():
+                return None
+            await self._gates.move("done" if left is None else "stopped", "Everything under way has ended.")
+            return self._code()
+        if not self._admissions.is_exhausted:
+            if self._admissions.money_waits:
+                self._explained()
+            return None
+        if self._explained() and self._gates.is_open:
+            await self._gates.move("draining", "Every sample has ended.")
+        return None
+
+    def _explained(self) -> bool:
+        """Tell whether every cost is known; begin to settle in sum what has no id."""
+        if self._settler.is_explained:
+            return True
+        if self._settler.is_quiet and self._reconciling is None:
+            self._reconciling = self._spawn(self._settler.reconcile(self._is_still))
+            self._reconciling.add_done_callback(self._reconciled)
+        return False
+
+    def _is_still(self) -> bool:
+        return not self._dispatcher.flights and not self._filing.waiting and self._settler.is_quiet
+
+    def _reconciled(self, task: asyncio.Task[None]) -> None:
+        self._reconciling = None
+        self._wake.set()
+
+    async def _lifted(self) -> bool:
+        """Go on by itself when the number that caused the pause was raised."""
+        if self._gates.reason not in ("cap", "stop_at"):
+            return False
+        self._admissions.refill()
+        books = await self._ledger.do(lambda writer: writer.books())
+        if not lifts(self._gates.reason, books, self._admissions.next_hold()):
+            return False
+        await self._gates.move("running", "The limit was raised: the run goes on.")
+        self._admissions.money_moved()
+        return True
+
+    async def _rest(self) -> None:
+        try:
+            async with asyncio.timeout(POLL_S):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    def _code(self) -> int:
+        states = self._reader.snapshot().states
+        return FAILED_SAMPLES if states["failed"] else DONE
+
+    def _landed(self, landing: Landing) -> None:
+        flight, failure = landing.flight, landing.failure
+        sample = flight.ready.sample
+        if failure is None:
+            self._admissions.avoid.pop(sample.id, None)
+            self._failures_in_a_row = 0
+            self._answered_at = time.monotonic()
+            usage = landing.judged.reply.usage if landing.judged else None
+            if usage is not None:
+                self._bounds.learn(flight.endpoint.tag, flight.ready.prompt_tokens, usage.prompt_tokens)
+        elif failure.kind != "aborted":
+            self._admissions.avoid[sample.id] = flight.endpoint.tag
+            self._note_failure(failure)
+        outcome = landing.finished.outcome
+        if _cost_is_open(outcome):
+            self._unsettled[flight.attempt_id] = OpenAttempt(
+                id=flight.attempt_id,
+                sample_key=sample.key,
+                endpoint=flight.endpoint.tag,
+                hold_pico=flight.hold_pico,
+                generation_id=flight.generation_id or outcome.generation_id,
+                has_answer=isinstance(outcome, Answered),
+                sent_at=None,
+                ended_at=None,
+            )
+        self._filing.put(landing.finished, _event_of(landing))
+        self._wake.set()
+
+    def _note_failure(self, failure: ProviderFailure) -> None:
+        self._failures_in_a_row += 1
+        if failure.pause is not None:
+            self._gates.want_pause(failure.pause, failure.detail)
+        silent_s = time.monotonic() - self._answered_at
+        if self._failures_in_a_row >= BREAKER_FAILURES and silent_s >= BREAKER_S:
+            self._gates.want_pause(
+                "breaker",
+                f"{self._failures_in_a_row} requests in a row failed and none was answered for {silent_s:.0f} s; "
+                f"the last: {failure.detail}",
+            )
+
+    def _filed(self, batch: Sequence[Finished], overruns: Sequence[Overrun]) -> None:
+        for finished in batch:
+            outcome = finished.outcome
+            if isinstance(outcome, Failed) and outcome.retry_at is not None:
+                self._admissions.queue_moved(max(0.0, outcome.retry_at - time.time()))
+        opened = [self._unsettled.pop(row.attempt_id) for row in batch if row.attempt_id in self._unsettled]
+        self._settler.add(opened)
+        self._settled(overruns)
+
+    def _settled(self, overruns: Sequence[Overrun]) -> None:
+        for overrun in overruns:
+            self._gates.want_pause(
+                "breaker",
+                f"Sample {overrun.sample_key}, attempt {overrun.attempt_id}: the provider charged "
+                f"{format_usd(overrun.cost_pico, 6)}, above the bound {format_usd(overrun.hold_pico, 6)}.",
+            )
+        self._admissions.money_moved()
+        self._wake.set()
+
+    def _crashed(self, error: BaseException) -> None:
+        self._crash = self._crash or error
+        self._wake.set()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._crashed(error)
+
+    async def _beat(self) -> None:
+        while True:
+            free = shutil.disk_usage(self._folder.path).free
+            if free < DISK_FLOOR_BYTES:
+                self._gates.want_pause("disk", f"Only {free // 2**20} MiB are free on the disk of the run.")
+            limited_by = self._admissions.limited_by() if self._gates.is_open else None
+            await self._ledger.do(partial(_write_beat, self._detail(), limited_by))
+            await asyncio.sleep(BEAT_S)
+
+    async def _refresh_prices(self) -> None:
+        while True:
+            await asyncio.sleep(market.REFRESH_S)
+            try:
+                fetched = await self._provider.endpoints()
+            except (ProviderFailure, ConfigError) as error:
+                await self._ledger.do(partial(_write_warning, f"Prices could not be fetched again: {error}"))
+                continue
+            dearer = self._market.take(fetched)
+            await self._ledger.do(lambda writer: market.record(writer, self._market.offered))
+            self._pace.reweigh(self._market.weights())
+            if dearer:
+                self._gates.want_pause("price", f"Prices rose: {'; '.join(dearer)}.")
+
+    def _detail(self) -> dict[str, object]:
+        now = time.monotonic()
+        return {
+            "in_flight": len(self._dispatcher.flights),
+            "limited_by": self._admissions.limited_by(),
+            "unjudged": self._desk.waiting,
+            "unfiled": self._filing.waiting,
+            "unsettled": len(self._settler.questions) + len(self._settler.nameless),
+            "draining": self._signals > 0,
+            "endpoints": {
+                tag: {
+                    "in_flight": lane.in_flight,
+                    "limit": int(min(lane.limit, self._pace.max_in_flight)),
+                    "blocked_s": round(max(0.0, lane.blocked_until - now), 1),
+                }
+                for tag, lane in self._pace.lanes.items()
+            },
+        }
+
+
+def _cost_is_open(outcome: Answered | Failed) -> bool:
+    if isinstance(outcome, Answered):
+        return outcome.cost_pico is None
+    return outcome.attempt_state == "unsettled"
+
+
+def _event_of(landing: Landing) -> LogLine | None:
+    """Return what is worth a line in the log."""
+    key = landing.flight.ready.sample.key
+    if landing.failure is not None:
+        return LogLine(landing.failure.kind, key, f"{landing.flight.endpoint.tag}: {landing.failure.detail}")
+    if landing.judged is not None and landing.judged.trouble:
+        return LogLine("not_rebuilt", key, landing.judged.trouble)
+    return None
+
+
+def _write_beat(detail: dict[str, object], limited_by: LimitedBy | None, writer: LedgerWriter) -> None:
+    with writer.transaction():
+        writer.tick()
+        writer.beat("engine", detail=detail)
+    if limited_by is not None and writer.run().limited_by != limited_by:
+        writer.set_limited_by(limited_by)
+
+
+def _write_warning(message: str, writer: LedgerWriter) -> None:
+    writer.event("warn", "engine", "prices", message)
+
+
+def _say_goodbye(writer: LedgerWriter) -> None:
+    writer.tick()
+    writer.stop_beat("engine")

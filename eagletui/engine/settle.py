@@ -1,0 +1,204 @@
+"""Find out what unsettled attempts cost: by generation id, and in sum for what has none.
+
+Attempts with an id are asked about at `/generation` until it answers or the back-off steps are used up. The rest is
+settled in sum once nothing is in flight: what the provider's key shows and the ledger does not is booked as
+unattributed, and the holds it covers are released.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from eagletui.core.money import format_usd
+from eagletui.engine.ledger_thread import LedgerThread
+from eagletui.ledger.orders import OpenAttempt, Overrun
+from eagletui.ledger.writer import LedgerWriter
+from eagletui.providers.base import GenerationRecord, Provider, ProviderFailure
+
+T = TypeVar("T")
+
+ASKED_AT_ONCE: Final = 8
+KEY_READS: Final = 12
+"""How often the key is read before a sum that does not come to rest is left to the next start."""
+REST_STEPS: Final = 4
+"""The key's sum counts as complete once so many back-off steps have passed since the last request ended."""
+
+
+@dataclass(slots=True)
+class Question:
+    """One attempt whose cost is asked for."""
+
+    attempt: OpenAttempt
+    asked: int = 0
+    due_at: float = 0.0
+    """Monotonic seconds."""
+
+
+@dataclass(slots=True)
+class Settler:
+    """Keeps the open questions of money."""
+
+    provider: Provider
+    ledger: LedgerThread
+    backoff_s: Sequence[float]
+    settled: Callable[[Sequence[Overrun]], None]
+    """Called after money moved."""
+    key_usage_at_start_pico: int | None
+    """What the key had spent before the run; None: the provider keeps no accounts."""
+    questions: dict[int, Question] = field(default_factory=dict)
+    nameless: dict[int, OpenAttempt] = field(default_factory=dict)
+    """No generation id, or one that `/generation` does not know."""
+    unexplained: bool = False
+    """The key could not be read or did not come to rest: `nameless` keeps its holds until the next start."""
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _last_end: float = 0.0
+
+    def add(self, attempts: Sequence[OpenAttempt]) -> None:
+        """Take up attempts that ended without a known cost."""
+        for attempt in attempts:
+            if attempt.generation_id is None:
+                self.nameless[attempt.id] = attempt
+            else:
+                due_at = time.monotonic() + self.backoff_s[0]
+                self.questions[attempt.id] = Question(attempt, due_at=due_at)
+        if attempts:
+            self._last_end = time.monotonic()
+            self.unexplained = False
+            self._changed.set()
+
+    @property
+    def is_quiet(self) -> bool:
+        """Nothing is asked any more: what is left can only be settled in sum."""
+        return not self.questions
+
+    @property
+    def is_explained(self) -> bool:
+        """Every cost is known, or nothing more can be learned now."""
+        return not self.questions and (not self.nameless or self.unexplained)
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        while True:
+            now = time.monotonic()
+            due = [question for question in self.questions.values() if question.due_at <= now]
+            if due:
+                await asyncio.gather(*(self._ask(question) for question in due[:ASKED_AT_ONCE]))
+                continue
+            self._changed.clear()
+            next_at = min((question.due_at for question in self.questions.values()), default=None)
+            try:
+                async with asyncio.timeout(None if next_at is None else max(0.0, next_at - now)):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    async def reconcile(self, is_still: Callable[[], bool]) -> None:
+        """Settle `nameless` in sum. Call when nothing is in flight and nothing is asked.
+
+        Args:
+            is_still: tells whether that still holds; the sum is given up when it does not.
+        """
+        if self.key_usage_at_start_pico is None:
+            await self._book_bounds()
+            return
+        rest_s = sum(self.backoff_s[:REST_STEPS])
+        seen: int | None = None
+        for read in range(KEY_READS):
+            pause_s = self.backoff_s[min(read, len(self.backoff_s) - 1)]
+            usage_pico = await self._key_usage()
+            if not is_still():
+                return
+            books = await self.ledger.do(lambda writer: writer.books())
+            missing = None if usage_pico is None else usage_pico - self.key_usage_at_start_pico - books.spent_pico
+            rested = time.monotonic() - self._last_end >= rest_s
+            if missing is not None and missing >= 0 and usage_pico == seen and rested:
+                await self._book(missing)
+                return
+            seen = usage_pico
+            await asyncio.sleep(pause_s)
+            if not is_still():
+                return
+        self.unexplained = True
+        held = sum(attempt.hold_pico for attempt in self.nameless.values())
+        await self.ledger.do(
+            lambda writer: writer.finding(
+                "unsettled",
+                f"{len(self.nameless)} attempts have no known cost and the provider's key does not explain them; "
+                f"{format_usd(held)} stays held.",
+                affected=len(self.nameless),
+                examined=len(self.nameless),
+                action="Start the run again later: their cost is asked for once more.",
+            )
+        )
+
+    async def _ask(self, question: Question) -> None:
+        attempt = question.attempt
+        assert attempt.generation_id is not None
+        record = await self._record(attempt.generation_id)
+        if record is not None:
+            del self.questions[attempt.id]
+            overruns = await self.ledger.do(
+                lambda writer: writer.settle(
+                    attempt.id,
+                    record.cost_pico_usd,
+                    billed_prompt_tokens=record.prompt_tokens,
+                    billed_output_tokens=record.completion_tokens,
+                )
+            )
+            self.settled(overruns)
+            return
+        question.asked += 1
+        if question.asked >= len(self.backoff_s):
+            del self.questions[attempt.id]
+            self.nameless[attempt.id] = attempt
+            self.settled(())
+        else:
+            question.due_at = time.monotonic() + self.backoff_s[question.asked]
+
+    async def _record(self, generation_id: str) -> GenerationRecord | None:
+        return await _or_none(self.provider.generation(generation_id))
+
+    async def _key_usage(self) -> int | None:
+        status = await _or_none(self.provider.key())
+        return None if status is None else status.usage_pico_usd
+
+    async def _book(self, missing_pico: int) -> None:
+        """Book what the key shows; an attempt cannot have cost more than its hold, so the rest is someone else's."""
+        held = sum(attempt.hold_pico for attempt in self.nameless.values())
+        amount = min(missing_pico, held)
+        ids = list(self.nameless)
+        detail = f"{len(ids)} attempts without a known generation; the key shows {format_usd(missing_pico, 12)} more."
+        await self.ledger.do(lambda writer: writer.adjust_unattributed(amount, ids, detail))
+        if missing_pico > held:
+            await self.ledger.do(
+                lambda writer: writer.finding(
+                    "key_usage",
+                    f"The provider's key shows {format_usd(missing_pico - held)} more than this run can have spent.",
+                    affected=len(ids),
+                    examined=len(ids),
+                    action="Use a key of its own for each run, or ask the provider about its bill.",
+                )
+            )
+        self.nameless.clear()
+        self.settled(())
+
+    async def _book_bounds(self) -> None:
+        """A server without accounts will never say: take each attempt at its bound, which is 0 where it is free."""
+        bounds = [(attempt.id, attempt.hold_pico) for attempt in self.nameless.values()]
+
+        def settle(writer: LedgerWriter) -> list[Overrun]:
+            return [overrun for attempt_id, hold in bounds for overrun in writer.settle(attempt_id, hold)]
+
+        overruns = await self.ledger.do(settle)
+        self.nameless.clear()
+        self.settled(overruns)
+
+
+async def _or_none(asked: Awaitable[T | None]) -> T | None:
+    """A question that failed is asked again later, like one whose answer is not known yet."""
+    try:
+        return await asked
+    except ProviderFailure:
+        return None

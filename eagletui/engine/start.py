@@ -1,0 +1,108 @@
+"""Bring an engine up: config, tokenizer, endpoints, prices, books; ready is said only when all of it is in."""
+
+import asyncio
+import logging
+import signal
+from typing import Final
+
+from eagletui.config import RunConfig, load_config
+from eagletui.core.errors import ProviderError, RunError
+from eagletui.engine import market
+from eagletui.engine.answers import AnswerDesk
+from eagletui.engine.connect import connect
+from eagletui.engine.ledger_thread import LedgerThread
+from eagletui.engine.market import Market
+from eagletui.engine.runner import Runner
+from eagletui.ledger.orders import Recovery
+from eagletui.ledger.rows import RunRow
+from eagletui.ledger.writer import LedgerWriter
+from eagletui.providers.base import Endpoint, KeyStatus, Provider, ProviderFailure
+from eagletui.runs import RunFolder
+from eagletui.tokens.formats import AUTO, load_format, load_profile
+from eagletui.tokens.load import load_tokenizer
+
+log = logging.getLogger("eagletui.engine")
+
+UNTOUCHED: Final = "raw"
+"""The profile to begin with where none is named: what the server sends is taken as it is, and drift tells."""
+RETRIES_S: Final = (0.5, 1.0, 2.0, 4.0)
+"""Waits between attempts to reach the provider at start."""
+
+
+async def serve(folder: RunFolder, *, exit_when_paused: bool) -> int:
+    """Run the engine of a folder whose engine lock is held; return the exit code.
+
+    Raises:
+        EagleError: it cannot start.
+    """
+    config = load_config(folder.config_path)
+    ledger = LedgerThread(folder.ledger_path)
+    provider: Provider | None = None
+    desk: AnswerDesk | None = None
+    try:
+        recovery = await ledger.do(_recover)
+        log.info("recovered: %s", recovery)
+        tokenizer = load_tokenizer(folder.tokenizer_dir)
+        profile = load_profile(UNTOUCHED if config.model.profile == AUTO else config.model.profile)
+        desk = AnswerDesk(config, tokenizer, load_format(config.model.format), profile)
+        provider = connect(config, folder)
+        offered = Market(config.pace.stream)
+        offered.take(await _reach(provider))
+        await ledger.do(lambda writer: market.record(writer, offered.offered))
+        run = await _take_stock(config, provider, ledger, tokenizer.hash)
+        runner = Runner(folder, config, provider, ledger, desk, offered, run, exit_when_paused=exit_when_paused)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, runner.signalled)
+        return await runner.run()
+    finally:
+        if provider is not None:
+            await provider.aclose()
+        if desk is not None:
+            desk.close()
+        ledger.close()
+
+
+def _recover(writer: LedgerWriter) -> Recovery:
+    writer.beat("engine")
+    recovery = writer.recover()
+    if recovery.unsettled or recovery.voided:
+        writer.event(
+            "warn",
+            "engine",
+            "recovered",
+            f"The engine had ended in mid-run: {recovery.requeued} samples are queued again, the cost of "
+            f"{recovery.unsettled} requests is asked for, {recovery.voided} were never sent.",
+        )
+    return recovery
+
+
+async def _reach(provider: Provider) -> list[Endpoint]:
+    """Fetch the offer, with patience for a provider that is just starting."""
+    for wait_s in RETRIES_S:
+        try:
+            return await provider.endpoints()
+        except ProviderFailure as failure:
+            if not failure.retryable:
+                raise ProviderError(f"The provider refuses the run: {failure.detail}") from failure
+            log.warning("%s", failure.detail)
+        await asyncio.sleep(wait_s)
+    return await provider.endpoints()
+
+
+async def _take_stock(config: RunConfig, provider: Provider, ledger: LedgerThread, tokenizer_hash: str) -> RunRow:
+    """Record what the run works with, and what the key had spent before it."""
+    run = await ledger.do(lambda writer: writer.run())
+    if run.tokenizer_hash not in (None, tokenizer_hash):
+        raise RunError(
+            "The tokenizer in the run folder is not the one this run began with, so ids would not agree. "
+            "Put the old files back or start a new run."
+        )
+    if run.tokenizer_hash is None:
+        await ledger.do(lambda writer: writer.set_hashes(tokenizer_hash, run.template_hash))
+    if run.key_usage_at_start_pico is None:
+        key: KeyStatus | None = await provider.key()
+        if key is not None:
+            usage_pico = key.usage_pico_usd
+            await ledger.do(lambda writer: writer.set_key_usage_at_start(usage_pico))
+    return await ledger.do(lambda writer: writer.run())

@@ -1,0 +1,204 @@
+"""Apply the orders people give through the ledger; each says whether it changed anything."""
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from eagletui.core.errors import LedgerError
+from eagletui.core.money import format_usd, usd_to_pico
+from eagletui.core.text import clean_line
+from eagletui.engine.dispatch import Dispatcher
+from eagletui.engine.gates import WAY_OUT, Gates
+from eagletui.engine.ledger_thread import LedgerThread
+from eagletui.engine.market import Market
+from eagletui.engine.pace import Pace
+from eagletui.ledger.reader import LedgerReader
+from eagletui.ledger.rows import CommandRow, Verb
+from eagletui.ledger.writer import LedgerWriter
+
+MAX_IN_FLIGHT: Final = 20_000
+
+
+class Outcome(NamedTuple):
+    """What an order did."""
+
+    changed: bool
+    result: str
+    """One sentence for the person."""
+
+
+class _Pause(msgspec.Struct):
+    now: bool = False
+
+
+class _Usd(msgspec.Struct):
+    usd: Decimal
+
+
+class _Count(msgspec.Struct):
+    n: int
+
+
+class _Samples(msgspec.Struct):
+    samples: list[str] = []
+
+
+class _Quarantine(msgspec.Struct):
+    endpoint: str
+    since: float | None = None
+    """Unix seconds; left out: from now on."""
+
+
+class _Release(msgspec.Struct):
+    endpoint: str
+
+
+class _Nothing(msgspec.Struct):
+    pass
+
+
+@dataclass(slots=True)
+class Steering:
+    """Reads orders and turns the controls."""
+
+    reader: LedgerReader
+    ledger: LedgerThread
+    gates: Gates
+    pace: Pace
+    market: Market
+    dispatcher: Dispatcher
+    money_moved: Callable[[], None]
+    """The cap or stop-at changed: admission may be tried again."""
+    queue_moved: Callable[[], None]
+    """Samples were queued."""
+    seen_version: int = -1
+
+    async def poll(self) -> int:
+        """Apply what waits, and return how many orders that were. Costs one pragma when nothing has changed."""
+        version = self.reader.data_version()
+        if version == self.seen_version:
+            return 0
+        self.seen_version = version
+        orders = self.reader.commands_pending()
+        for order in orders:
+            outcome = await self._apply(order)
+            await self.ledger.do(partial(_record, order.id, outcome))
+        return len(orders)
+
+    async def _apply(self, order: CommandRow) -> Outcome:
+        shape, act = _VERBS[order.verb]
+        try:
+            args = msgspec.json.decode(order.args_json or "{}", type=shape)
+        except msgspec.DecodeError as error:
+            return Outcome(False, f"{order.verb}: {clean_line(str(error), 200)}")
+        try:
+            return await act(self, args)
+        except (LedgerError, ValueError) as error:
+            return Outcome(False, f"{order.verb}: {clean_line(str(error), 300)}")
+
+    async def _pause(self, args: _Pause) -> Outcome:
+        await self.gates.write()
+        if self.gates.state not in ("running", "paused"):
+            return Outcome(False, f"The run is {self.gates.state}; it cannot be paused.")
+        was_paused = self.gates.state == "paused" and self.gates.reason == "user"
+        if not was_paused:
+            await self.gates.pause("user", f"Paused by hand. {WAY_OUT['user']}")
+        aborted = self.dispatcher.abort() if args.now else 0
+        left = len(self.dispatcher.flights) - aborted
+        if was_paused and not aborted:
+            return Outcome(False, "The run was paused already.")
+        if args.now:
+            return Outcome(True, f"Paused; {aborted} requests were broken off, their cost is asked for.")
+        return Outcome(True, f"Paused; {left} requests under way come to their end.")
+
+    async def _resume(self, args: _Nothing) -> Outcome:
+        await self.gates.write()
+        if self.gates.state == "running":
+            return Outcome(False, "The run was running already.")
+        if self.gates.state != "paused":
+            return Outcome(False, f"The run is {self.gates.state}; start it with `eagletui run`.")
+        if self.gates.reason == "price":
+            self.market.accept()
+        await self.gates.move("running", "Resumed by hand.")
+        self.money_moved()
+        return Outcome(True, "Resumed.")
+
+    async def _stop(self, args: _Nothing) -> Outcome:
+        await self.gates.write()
+        if self.gates.state not in ("running", "paused"):
+            return Outcome(False, f"The run is {self.gates.state}.")
+        await self.gates.stop()
+        return Outcome(True, f"Stopping; {len(self.dispatcher.flights)} requests under way come to their end.")
+
+    async def _cap(self, args: _Usd) -> Outcome:
+        cap_pico = usd_to_pico(args.usd)
+        changed = await self.ledger.do(lambda writer: writer.set_cap(cap_pico))
+        self.money_moved()
+        return Outcome(changed, f"The cap is {format_usd(cap_pico)}.")
+
+    async def _stop_at(self, args: _Usd) -> Outcome:
+        stop_at_pico = usd_to_pico(args.usd)
+        changed = await self.ledger.do(lambda writer: writer.set_stop_at(stop_at_pico))
+        self.money_moved()
+        return Outcome(changed, f"Admission ends at {format_usd(stop_at_pico)} settled.")
+
+    async def _in_flight(self, args: _Count) -> Outcome:
+        if not 1 <= args.n <= MAX_IN_FLIGHT:
+            return Outcome(False, f"At least 1 and at most {MAX_IN_FLIGHT:,} requests in flight, not {args.n}.")
+        changed = await self.ledger.do(lambda writer: writer.set_max_in_flight(args.n))
+        self.pace.max_in_flight = args.n
+        return Outcome(changed, f"At most {args.n} requests in flight.")
+
+    async def _retry(self, args: _Samples) -> Outcome:
+        queued = await self.ledger.do(lambda writer: writer.retry(args.samples))
+        self.queue_moved()
+        return Outcome(queued > 0, f"{queued} samples queued again.")
+
+    async def _quarantine(self, args: _Quarantine) -> Outcome:
+        lane = self.pace.lanes.get(args.endpoint)
+        if lane is None:
+            return Outcome(False, self._unknown(args.endpoint))
+        since = time.time() if args.since is None else args.since
+        moved = await self.ledger.do(lambda writer: writer.quarantine(args.endpoint, since))
+        changed = not lane.quarantined or moved.samples > 0
+        lane.quarantined = True
+        return Outcome(
+            changed,
+            f"{args.endpoint} is not used any more; {moved.samples} of its samples are set aside, "
+            f"buying them again costs about {format_usd(moved.cost_pico)}.",
+        )
+
+    async def _release(self, args: _Release) -> Outcome:
+        lane = self.pace.lanes.get(args.endpoint)
+        if lane is None:
+            return Outcome(False, self._unknown(args.endpoint))
+        moved = await self.ledger.do(lambda writer: writer.release(args.endpoint))
+        changed = lane.quarantined or moved.samples > 0
+        lane.quarantined = False
+        return Outcome(changed, f"{args.endpoint} may be used; {moved.samples} samples are what they were.")
+
+    def _unknown(self, tag: str) -> str:
+        return f"No endpoint {clean_line(tag, 60)}; this run uses {', '.join(sorted(self.pace.lanes))}."
+
+
+def _record(order_id: int, outcome: Outcome, writer: LedgerWriter) -> None:
+    writer.apply_command(order_id, outcome.changed, outcome.result)
+
+
+_VERBS: Final[dict[Verb, tuple[type[msgspec.Struct], Callable[[Steering, Any], Awaitable[Outcome]]]]] = {
+    "pause": (_Pause, Steering._pause),
+    "resume": (_Nothing, Steering._resume),
+    "stop": (_Nothing, Steering._stop),
+    "cap": (_Usd, Steering._cap),
+    "stop-at": (_Usd, Steering._stop_at),
+    "in-flight": (_Count, Steering._in_flight),
+    "retry": (_Samples, Steering._retry),
+    "quarantine": (_Quarantine, Steering._quarantine),
+    "release": (_Release, Steering._release),
+}
+"""The shape of each verb's arguments, and the act that takes them."""

@@ -1,0 +1,98 @@
+"""Kill the engine at any moment: nothing is bought twice unknowingly, nothing is lost, the money agrees."""
+
+import signal
+from functools import partial
+
+import pytest
+
+from eagletui.ledger.reader import LedgerReader
+from tests.engine.books import assert_books_agree, assert_every_sample_answered_once
+from tests.engine.conftest import NewRun
+from tests.provider_fixture import StartProvider
+
+
+@pytest.mark.parametrize("after_answers", [0, 7])
+def test_a_killed_engine_resumes_with_every_sample_once_and_books_that_agree(
+    new_run: NewRun, start_provider: StartProvider, after_answers: int
+) -> None:
+    provider = start_provider(latency_s=0.1, tokens_per_s=200)
+    run = new_run(provider.api_url, 24, max_in_flight=6)
+    process = run.start()
+    run.until(
+        lambda reader: reader.snapshot().answered >= after_answers and reader.snapshot().attempts["sent"] >= 3,
+        "requests in flight",
+    )
+    process.kill()
+    process.join()
+    before = run.snapshot()
+    assert before.attempts["sent"] > 0
+    assert before.spend.books.held_pico > 0
+    assert run.finish() == 0, run.log()
+    assert_every_sample_answered_once(run, 24)
+    assert_books_agree(run, provider)
+    killed = [attempt for attempt in run.attempts() if attempt.error_kind == "engine_died"]
+    assert len(killed) == before.attempts["sent"]
+    assert all(attempt.state == "settled" or attempt.released for attempt in killed)
+
+
+def has_answers(answers: int, reader: LedgerReader) -> bool:
+    return reader.snapshot().answered >= answers
+
+
+def test_three_kills_in_a_row_lose_nothing(new_run: NewRun, start_provider: StartProvider) -> None:
+    provider = start_provider(latency_s=0.05, tokens_per_s=400)
+    run = new_run(provider.api_url, 30, max_in_flight=5)
+    for answers in (6, 12, 18):
+        process = run.start()
+        run.until(partial(has_answers, answers), f"{answers} answers")
+        process.kill()
+        process.join()
+    assert run.finish() == 0, run.log()
+    assert_every_sample_answered_once(run, 30)
+    assert_books_agree(run, provider)
+
+
+def test_sigterm_drains_and_the_next_start_goes_on(new_run: NewRun, start_provider: StartProvider) -> None:
+    provider = start_provider(latency_s=0.2, tokens_per_s=200)
+    run = new_run(provider.api_url, 20, max_in_flight=4)
+    process = run.start()
+    run.until(lambda reader: reader.snapshot().attempts["sent"] >= 4, "four requests in flight")
+    run.signal(process, signal.SIGTERM)
+    assert run.wait(process) == 130, run.log()
+    after = run.snapshot()
+    assert after.run.state == "running"
+    assert after.attempts["sent"] == after.attempts["held"] == after.attempts["unsettled"] == 0
+    assert 0 < after.answered < 20
+    assert after.spend.books.settled_pico == provider.books()["spent_pico"]
+    assert run.finish() == 0, run.log()
+    assert_every_sample_answered_once(run, 20)
+    assert_books_agree(run, provider)
+
+
+def test_a_second_sigterm_breaks_off_and_the_cost_is_found_at_the_next_start(
+    new_run: NewRun, start_provider: StartProvider
+) -> None:
+    provider = start_provider(latency_s=0.1, tokens_per_s=20)
+    run = new_run(provider.api_url, 8, max_in_flight=4)
+    process = run.start()
+    run.until(lambda reader: reader.snapshot().attempts["sent"] >= 4, "four requests in flight")
+    run.signal(process, signal.SIGTERM)
+    run.until(lambda reader: '"draining": true' in reader.heartbeats()[0].detail_json, "draining")
+    run.signal(process, signal.SIGTERM)
+    assert run.wait(process, 5.0) == 130, run.log()
+    after = run.snapshot()
+    assert after.attempts["sent"] == 0
+    assert after.attempts["unsettled"] > 0
+    assert after.spend.books.unsettled_pico > 0
+    assert run.finish() == 0, run.log()
+    assert_every_sample_answered_once(run, 8)
+    assert_books_agree(run, provider)
+
+
+def test_a_hangup_is_ignored(new_run: NewRun, start_provider: StartProvider) -> None:
+    provider = start_provider(latency_s=0.1)
+    run = new_run(provider.api_url, 10, max_in_flight=2)
+    process = run.start()
+    run.until(lambda reader: reader.snapshot().answered >= 1, "an answer")
+    run.signal(process, signal.SIGHUP)
+    assert run.wait(process) == 0, run.log()
