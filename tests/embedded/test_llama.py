@@ -52,6 +52,12 @@ def test_absent_weights_name_the_command_that_installs_them(monkeypatch: pytest.
         weights_path()
 
 
+def shows(content: str, decoded: str) -> bool:
+    """Tell whether content is the decoded text, or lacks only a last token that was cut inside a character."""
+    hidden = decoded.removeprefix(content)
+    return decoded == content + hidden and (hidden == "" or (hidden.endswith("\ufffd") and len(hidden) <= 2))
+
+
 @pytest.mark.demo
 def test_a_real_models_streams_logprobs_and_books_agree(start_provider: StartProvider, tmp_path: Path) -> None:
     pytest.importorskip("xllamacpp")
@@ -70,7 +76,7 @@ def test_a_real_models_streams_logprobs_and_books_agree(start_provider: StartPro
         entries = [entry for entry in choice["logprobs"]["content"] if entry["token"] != "<|im_end|>"]
         contents[reply["id"]] = choice["message"]["content"]
         joined = b"".join(bytes(entry["bytes"]) for entry in entries).decode("utf-8", "replace")
-        assert choice["message"]["content"] in (joined, joined.removesuffix("\ufffd"))
+        assert shows(choice["message"]["content"], joined)
         assert len(choice["logprobs"]["content"]) == reply["usage"]["completion_tokens"]
         known = [entry["logprob"] for entry in entries if entry["logprob"] != UNKNOWN]
         assert known
@@ -82,6 +88,6 @@ def test_a_real_models_streams_logprobs_and_books_agree(start_provider: StartPro
     assert {row["id"] for row in books["rows"]} == set(contents)
     for row in books["rows"]:
         decoded = tokenizer.decode(row["output_ids"], skip_special_tokens=True)
-        assert contents[row["id"]] in (decoded, decoded.removesuffix("\ufffd"))
+        assert shows(contents[row["id"]], decoded)
         assert row["delivered"] is True
         assert (row["output_ids"][-1] == 2) == (row["finish_reason"] == "stop")

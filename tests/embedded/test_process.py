@@ -100,7 +100,7 @@ def test_a_second_provider_of_a_run_refuses_and_names_the_first(roles: list[Role
 
 
 def test_sigterm_finishes_the_stream_in_flight_and_refuses_new_requests(roles: list[Role], tmp_path: Path) -> None:
-    role = start(roles, tmp_path, "--latency-s", "0", "--tokens-per-s", "40")
+    role = start(roles, tmp_path, "--latency-s", "0", "--tokens-per-s", "20")
     with httpx.Client(headers=AUTH, timeout=_WAIT_S) as client:
         with client.stream("POST", role.chat_url, json=role.body(stream=True, seed=1)) as response:
             lines = response.iter_lines()
