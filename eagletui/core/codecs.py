@@ -30,7 +30,7 @@ LISTS = 12
 """Parameter lists kept while they are built up."""
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
-_ESCAPE = re.compile(r"[^\x00-\x7f]")
+_ESCAPE = re.compile(r"[^\x00-\x7e]")
 
 
 class _Text(NamedTuple):

@@ -52,13 +52,18 @@ def list_formats() -> tuple[OutputFormat, ...]:
 def load_profile(name: str) -> LossProfile:
     """Load a loss profile: `SERVER@VERSION`, `SERVER` for its newest version, or the path of a `.toml` file.
 
+    A version that no file describes is taken as the newest described one before it.
+
     Raises:
         FormatError: no such profile, or a file whose key, type or value is wrong.
     """
     if name.endswith(".toml"):
         return _profile(_parse(name, _read_path(Path(name))), name)
     known = _names("profiles")
-    versions = [other for other in known if other.partition("@")[0] == name]
+    server, _, asked = name.partition("@")
+    versions = [other for other in known if other.partition("@")[0] == server]
+    if asked:
+        versions = [other for other in versions if _version(other) <= _version(name)]
     if name not in known and not versions:
         raise FormatError(_unknown("loss profile", name, (*known, AUTO)))
     file = name if name in known else max(versions, key=_version)
@@ -116,8 +121,8 @@ def _version(name: str) -> tuple[int, ...]:
 
 def _unknown(what: str, name: str, known: tuple[str, ...]) -> str:
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
-    hint = f"did you mean {' or '.join(near)}" if near else f"known are {', '.join(known)}"
-    return f"Unknown {what} {name!r}: {hint}. `eagletui formats` lists them; a path to a .toml file works too."
+    hint = f"Did you mean {' or '.join(near)}?" if near else f"Known are {', '.join(known)}."
+    return f"Unknown {what} {name!r}. {hint} `eagletui formats` lists them; a path to a .toml file works too."
 
 
 def _read_path(path: Path) -> str:

@@ -26,7 +26,12 @@ _CONSTRAINTS: Mapping[str, tuple[str, ...]] = {
     "integer": ("maximum", "minimum"),
     "array": ("maxItems", "minItems"),
 }
-_CHECKED: Mapping[str, type | tuple[type, ...]] = {"string": str, "number": (int, float), "integer": int, "boolean": bool}
+_CHECKED: Mapping[str, type | tuple[type, ...]] = {
+    "string": str,
+    "number": (int, float),
+    "integer": int,
+    "boolean": bool,
+}
 
 
 class _UnknownSchemaError(Exception):

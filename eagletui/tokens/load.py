@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tokenizers import Tokenizer as HfTokenizer
 
@@ -20,6 +20,8 @@ _UNICODE_NORMALIZERS = frozenset(
     {"NFC", "NFD", "NFKC", "NFKD", "Lowercase", "Strip", "StripAccents", "BertNormalizer", "Nmt", "Precompiled"}
 )
 
+UnicodeForm = Literal["NFC", "NFD", "NFKC", "NFKD"]
+_FORMS: tuple[UnicodeForm, ...] = ("NFC", "NFD", "NFKC", "NFKD")
 
 Encoder = Callable[[str], list[int]]
 """Canonical encoding of ordinary text: no special token is ever recognised in it."""
@@ -42,6 +44,8 @@ class Tokenizer:
     """generation_config.json, or {}."""
     notes: tuple[str, ...]
     """What was switched off or substituted while loading, one sentence each."""
+    prompt_form: UnicodeForm | None
+    """Unicode form that the tokenizer puts prompts into ("NFC"); None where it changes nothing. Answers keep theirs."""
     reference: Encoder = field(repr=False, compare=False)
     """The family's own encoder."""
     encoder: Encoder = field(repr=False, compare=False)
@@ -91,11 +95,12 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     if (folder / "tokenizer.json").exists():
         path = folder / "tokenizer.json"
         source = path.read_bytes()
-        vocabulary, reference, notes = _load_json(path, source)
+        vocabulary, reference, notes, prompt_form = _load_json(path, source)
     elif (folder / "tiktoken.model").exists():
         path = folder / "tiktoken.model"
         source = path.read_bytes()
         vocabulary, reference, notes = load_tiktoken_folder(folder, source, config)
+        prompt_form = None
     else:
         names = ", ".join(sorted(entry.name for entry in folder.iterdir())[:8]) or "no files"
         raise TokenizerError(f"Tokenizer folder {folder}: found {names}, expected tokenizer.json or tiktoken.model")
@@ -108,13 +113,14 @@ def load_tokenizer(folder: Path) -> Tokenizer:
         config=config,
         generation_config=generation_config,
         notes=(*notes, *substitution),
+        prompt_form=prompt_form,
         reference=reference,
         encoder=encoder,
     )
 
 
-def _load_json(path: Path, source: bytes) -> tuple[Vocabulary, Encoder, tuple[str, ...]]:
-    """Read a Hugging Face tokenizer.json."""
+def _load_json(path: Path, source: bytes) -> tuple[Vocabulary, Encoder, tuple[str, ...], UnicodeForm | None]:
+    """Read a Hugging Face tokenizer.json: pieces, encoder, notes and the unicode form of prompts."""
     try:
         document = json.loads(source)
         model = document["model"]
@@ -153,7 +159,8 @@ def _load_json(path: Path, source: bytes) -> tuple[Vocabulary, Encoder, tuple[st
     def encode(text: str) -> list[int]:
         return encoder.encode(text, add_special_tokens=False).ids
 
-    return vocabulary, encode, tuple(notes)
+    form = next((name for name in _FORMS if name in dropped), None)
+    return vocabulary, encode, tuple(notes), form
 
 
 def _is_structural(token: JsonObject, vocab: JsonObject) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
+from unicodedata import normalize
 
 from jinja2 import TemplateError, nodes
 from jinja2.ext import Extension, loopcontrols
@@ -22,6 +23,8 @@ from eagletui.core.outputs import OutputFormat
 from eagletui.tokens.kimi_tools import declare_tools, sort_keys
 from eagletui.tokens.load import Tokenizer
 
+TYPESCRIPT = "tools_ts_str"
+"""The variable that a template reads the TypeScript declaration from; one without it gets the tools as they are."""
 _SPECIAL_NAMES = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token")
 
 
@@ -58,10 +61,13 @@ def render_prompt(
         FormatError: the family has no template, or the template refuses the conversation.
     """
     source = template or tokenizer.chat_template
-    if fmt.prompt_renderer == "none" and template is None:
-        raise FormatError(f"{fmt.name} has no chat template of its own: prompt ids come only from a server")
     if source is None:
-        raise FormatError(f"Tokenizer folder {tokenizer.folder}: found no chat template, expected chat_template.jinja")
+        why = (
+            f"; {fmt.title} ships none, so prompt ids come only from a server" if fmt.prompt_renderer == "none" else ""
+        )
+        raise FormatError(
+            f"Tokenizer folder {tokenizer.folder}: found no chat template, expected chat_template.jinja{why}"
+        )
     text = render_text(source, prompt, fmt, {**_special_strings(tokenizer), **(kwargs or {})}, now=now)
     return RenderedPrompt(text, encode_rendered(text, tokenizer))
 
@@ -82,12 +88,13 @@ def render_text(
     """
     variables: dict[str, object] = dict(kwargs or {})
     tools = json.loads(prompt.tools_json) if prompt.tools_json else None
-    if tools is not None and fmt.prompt_tools != "as given":
+    typescript = fmt.prompt_tools == "typescript" and TYPESCRIPT in template
+    if tools is not None and (typescript or fmt.prompt_tools == "sorted"):
         tools = sort_keys(tools)
-    if tools is not None and fmt.prompt_tools == "typescript":
+    if tools is not None and typescript:
         declared = declare_tools(tools)
         if declared is not None:
-            variables["tools_ts_str"] = declared
+            variables[TYPESCRIPT] = declared
     moment = now or datetime.now().astimezone()
     try:
         return _compiled(template)(
@@ -103,14 +110,17 @@ def render_text(
 
 
 def encode_rendered(text: str, tokenizer: Tokenizer) -> tuple[int, ...]:
-    """Encode rendered text: special strings by id, the spans between them canonically."""
+    """Encode rendered text: special strings by id, the spans between them canonically.
+
+    Unlike an answer, a prompt passes the tokenizer's own normalizer on the server.
+    """
     specials = tokenizer.vocabulary.specials
     ids: list[int] = []
     for index, piece in enumerate(_splitter(tuple(specials)).split(text)):
         if index % 2:
             ids.append(specials[piece])
         else:
-            ids += tokenizer.encode(piece)
+            ids += tokenizer.encode(normalize(tokenizer.prompt_form, piece) if tokenizer.prompt_form else piece)
     return tuple(ids)
 
 
