@@ -11,6 +11,7 @@ A script is TOML, one `[[fault]]` a fault; the first that fires decides what hap
 `match` first filters chat requests: `endpoint` (tag or base slug of the one that answers), `prompt_contains` (in any
 turn), `stream` (true or false). Those that pass are counted from 1, also when another fault takes them, and `nth` (that
 one), `every` (each multiple) and `probability` with `seed` (the same requests in every run) choose among them.
+A fault is what the client sees: the router never hides it by asking another endpoint.
 """
 
 import difflib
