@@ -20,11 +20,10 @@ from eagletui.providers.base import Endpoint, KeyStatus, Provider, ProviderFailu
 from eagletui.runs import RunFolder
 from eagletui.tokens.formats import AUTO, load_format, load_profile
 from eagletui.tokens.load import load_tokenizer
+from eagletui.tokens.profiles import UNTOUCHED
 
 log = logging.getLogger("eagletui.engine")
 
-UNTOUCHED: Final = "raw"
-"""The profile to begin with where none is named: what the server sends is taken as it is, and drift tells."""
 RETRIES_S: Final = (0.5, 1.0, 2.0, 4.0)
 """Waits between attempts to reach the provider at start."""
 

@@ -16,6 +16,8 @@ from eagletui.core.outputs import Assembly, LossProfile, OutputFormat
 from eagletui.core.reply import Reply
 from eagletui.tokens.formats import AUTO, load_profile
 
+UNTOUCHED = "kept"
+"""The profile of an endpoint that nothing speaks against, and the one to begin with: drift tells where it is wrong."""
 ENOUGH = 20
 """Answers that ended by themselves, below which nothing is chosen."""
 MOSTLY = 0.8
@@ -70,24 +72,22 @@ def settle_profile(
 
 
 def choose_profile(observed: Sequence[Observed], fmt: OutputFormat, measure: Measure | None = None) -> ProfileChoice:
-    """Choose between `raw` and `trimmed` from whitespace and counts; never from fewer than 20 samples."""
+    """Choose between `kept` and `trimmed` from whitespace and counts; never from fewer than 20 samples."""
     ended = [answer for answer in observed if fmt.end_token(answer.reply.finish_reason) is not None]
     histogram = whitespace_histogram([answer.reply for answer in ended])
-    raw, trimmed = load_profile("raw"), load_profile("trimmed")
+    kept, trimmed = load_profile(UNTOUCHED), load_profile("trimmed")
     if len(ended) < ENOUGH:
         reason = f"{len(ended)} samples, auto needs {ENOUGH}: fields are taken as they came."
-        return ProfileChoice(raw, reason, len(ended), histogram)
+        return ProfileChoice(kept, reason, len(ended), histogram)
     verdict = _by_whitespace(histogram, fmt)
     if verdict is not None:
-        profile = raw if verdict[0] else trimmed
-        return ProfileChoice(
-            profile, f"{verdict[1]} of {len(ended)} samples: {profile.title.lower()}.", len(ended), histogram
-        )
+        profile = kept if verdict[0] else trimmed
+        return ProfileChoice(profile, f"{verdict[1]}: {profile.title.lower()}.", len(ended), histogram)
     if measure is None:
         reason = f"The whitespace of {len(ended)} samples does not tell: fields are taken as they came."
-        return ProfileChoice(raw, reason, len(ended), histogram)
-    shares = {profile.name: _explained(ended[:COUNTED], fmt, profile, measure) for profile in (raw, trimmed)}
-    profile = trimmed if shares["trimmed"] > shares["raw"] + BETTER else raw
+        return ProfileChoice(kept, reason, len(ended), histogram)
+    shares = {profile.name: _explained(ended[:COUNTED], fmt, profile, measure) for profile in (kept, trimmed)}
+    profile = trimmed if shares["trimmed"] > shares[UNTOUCHED] + BETTER else kept
     told = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
     reason = f"Billed counts that the plain reading explains: {told}: {profile.title.lower()}."
     return ProfileChoice(profile, reason, len(ended), histogram)
@@ -122,9 +122,9 @@ def _by_whitespace(histogram: Sequence[tuple[str, int, int]], fmt: OutputFormat)
             continue
         share = counted[0] / counted[1]
         if share >= MOSTLY:
-            return True, f"The {place} with whitespace in {counted[0]}"
+            return True, f"The {place} with whitespace in {counted[0]} of {counted[1]} samples"
         if share <= HARDLY:
-            return False, f"The {place} with whitespace in only {counted[0]}"
+            return False, f"The {place} with whitespace in only {counted[0]} of {counted[1]} samples"
     return None
 
 
