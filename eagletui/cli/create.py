@@ -75,7 +75,7 @@ def create_run(config: RunConfig) -> tuple[RunFolder, Census]:
     if final.path.exists():
         raise RunError(f"{final.path} exists and holds no ledger. Move it away, or use --name.")
     with _staging(config.run.name) as stage:
-        template_hash = _copy_tokenizer(config, stage)
+        template_hash = _copy_tokenizer(config, tokenizer, stage)
         stage.vocabulary_path.write_bytes(pack_vocabulary(tokenizer.vocabulary))
         write_config(stage, config)
         create_ledger(
@@ -182,22 +182,20 @@ def _staging(name: str) -> Iterator[RunFolder]:
         lock.release()
 
 
-def _copy_tokenizer(config: RunConfig, folder: RunFolder) -> str | None:
+def _copy_tokenizer(config: RunConfig, tokenizer: "Tokenizer", folder: RunFolder) -> str | None:
     """Copy the tokenizer's files and return the hash of the chat template in use."""
-    from eagletui.tokens.load import load_tokenizer
-
     folder.tokenizer_dir.mkdir(mode=0o700, exist_ok=True)
-    source = config.model.tokenizer
     for name in TOKENIZER_FILES:
-        if (source / name).is_file():
-            shutil.copyfile(source / name, folder.tokenizer_dir / name)
-    template = folder.tokenizer_dir / "chat_template.jinja"
-    if config.model.chat_template is not None:
-        if not config.model.chat_template.is_file():
-            raise InputError(f"[model] chat_template {config.model.chat_template}: no such file.")
-        shutil.copyfile(config.model.chat_template, template)
-    text = load_tokenizer(folder.tokenizer_dir).chat_template
-    return None if text is None else hashlib.sha256(text.encode("utf-8")).hexdigest()
+        if (config.model.tokenizer / name).is_file():
+            shutil.copyfile(config.model.tokenizer / name, folder.tokenizer_dir / name)
+    template = tokenizer.chat_template
+    if (given := config.model.chat_template) is not None:
+        try:
+            template = given.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"[model] chat_template {given}: cannot be read ({type(error).__name__}).") from error
+        (folder.tokenizer_dir / "chat_template.jinja").write_text(template, encoding="utf-8")
+    return None if template is None else hashlib.sha256(template.encode("utf-8")).hexdigest()
 
 
 def _value(config: RunConfig, field: str) -> str:

@@ -16,6 +16,7 @@ from eagletui.core.errors import RunError
 from eagletui.core.lifecycle import FINISHED_RUNS, WorkerRole
 from eagletui.core.money import format_usd
 from eagletui.core.text import clean_line
+from eagletui.ledger.locks import is_locked
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.snapshot import Snapshot
 from eagletui.runs import RunFolder, is_alive
@@ -51,7 +52,18 @@ def follow(folder: RunFolder, config: RunConfig) -> int:
             _wait(folder, "extractor", interrupts, progress)
             snapshot = progress.show(always=True)
         end_helpers(folder)
-    return _exit_code(folder, config, snapshot, interrupts)
+    if interrupts.count:
+        say(f"The run can go on: eagletui run {folder.name}")
+        return INTERRUPTED
+    return outcome(folder, config, snapshot)
+
+
+def has_work(config: RunConfig, snapshot: Snapshot) -> bool:
+    """Tell whether workers would find anything to do."""
+    if snapshot.run.state not in FINISHED_RUNS:
+        return True
+    left = snapshot.states["queued"] + snapshot.states["in_flight"] + snapshot.attempts["unsettled"]
+    return left > 0 or (config.extract.when != "off" and snapshot.extract.pending > 0)
 
 
 def end_helpers(folder: RunFolder) -> None:
@@ -62,7 +74,7 @@ def end_helpers(folder: RunFolder) -> None:
             continue
         _signal(worker.pid)
         deadline = time.monotonic() + STOP_TIMEOUT_S
-        while is_alive(folder, role) is not None:
+        while is_locked(folder.lock_path(role)):
             if time.monotonic() > deadline:
                 say(f"The {role} (pid {worker.pid}) has not ended within {STOP_TIMEOUT_S:.0f} s; it is left alone.")
                 break
@@ -94,10 +106,10 @@ class Progress:
         run = self.snapshot.run
         state = run.state if run.pause_reason is None else f"{run.state} ({run.pause_reason})"
         if always or state != self.state or now - self.at >= LINE_EVERY_S:
-            line = progress_line(self.snapshot)
+            detail = f": {clean_line(run.pause_detail)}" if run.pause_detail and state != self.state else ""
+            line = f"{state}{detail}  {progress_line(self.snapshot)}"
             if line != self.line:
-                detail = f": {clean_line(run.pause_detail)}" if run.pause_detail and state != self.state else ""
-                say(f"{now - self.started:6.0f} s  {state}{detail}  {line}")
+                say(f"{now - self.started:6.0f} s  {line}")
             self.line, self.state, self.at = line, state, now
         return self.snapshot
 
@@ -121,11 +133,12 @@ def progress_line(snapshot: Snapshot) -> str:
 def _wait(folder: RunFolder, role: WorkerRole, interrupts: Interrupts, progress: Progress) -> None:
     """Wait until a worker has ended; pass a person's Ctrl-C on to it, first to drain, then to stop."""
     passed_on = 0
-    while (worker := is_alive(folder, role)) is not None:
+    while is_locked(folder.lock_path(role)):
         progress.show()
         if interrupts.count > passed_on:
             passed_on += 1
-            _signal(worker.pid)
+            if (worker := is_alive(folder, role)) is not None:
+                _signal(worker.pid)
             say(
                 "Interrupted: what is in flight comes to its end; Ctrl-C again breaks it off."
                 if passed_on == 1
@@ -134,11 +147,13 @@ def _wait(folder: RunFolder, role: WorkerRole, interrupts: Interrupts, progress:
         time.sleep(POLL_S)
 
 
-def _exit_code(folder: RunFolder, config: RunConfig, snapshot: Snapshot, interrupts: Interrupts) -> int:
+def outcome(folder: RunFolder, config: RunConfig, snapshot: Snapshot) -> int:
+    """Return the exit code of a run whose workers have ended, and say what a person should know.
+
+    Raises:
+        RunError: the engine died in the middle of the run.
+    """
     run = snapshot.run
-    if interrupts.count:
-        say(f"The run can go on: eagletui run {folder.name}")
-        return INTERRUPTED
     if run.state == "paused":
         say(f"Paused ({run.pause_reason}). Go on with: eagletui run {folder.name}")
         return PAUSED

@@ -6,7 +6,7 @@ import typer
 
 from eagletui.cli.create import create_run, existing, read_config, take_up
 from eagletui.cli.ctl import arguments, order
-from eagletui.cli.follow import end_helpers, follow
+from eagletui.cli.follow import end_helpers, follow, has_work, outcome
 from eagletui.cli.output import counted, on_terminal, say
 from eagletui.config import RUN_NAME, RunConfig
 from eagletui.core.errors import EagleError, InputError
@@ -41,6 +41,11 @@ def run(
     chosen = with_options(read_config(config), name=name, limit=limit)
     folder = prepare(chosen, existing(chosen.run.name, config), cap=cap, stop_at=stop_at)
     screens = not headless and not detach and on_terminal()
+    with LedgerReader(folder.ledger_path) as reader:
+        snapshot = reader.snapshot()
+    if not screens and not has_work(chosen, snapshot):
+        say(f"Run {folder.name} is {snapshot.run.state}: nothing is left to do.")
+        return outcome(folder, chosen, snapshot)
     start_workers(folder, chosen, exit_when_paused=not screens and not detach)
     if detach:
         say(f"Run {folder.name} is under way. Look at it with: eagletui attach {folder.name}")

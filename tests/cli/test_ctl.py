@@ -1,0 +1,98 @@
+"""`eagletui ctl` while no engine is alive: what the ledger alone can take, what it cannot, and wrong usage."""
+
+import pytest
+
+from eagletui.cli.ctl import arguments
+from eagletui.core.errors import InputError
+from eagletui.ledger.reader import LedgerReader
+from eagletui.ledger.writer import LedgerWriter
+from eagletui.runs import RunFolder
+from tests.cli.conftest import Command
+from tests.ledger.build import send
+
+
+def test_the_cap_changes_without_an_engine_and_the_order_is_on_record(eagletui: Command, made_run: RunFolder) -> None:
+    ended = eagletui("ctl", made_run.name, "cap", "12.5", "--json")
+    assert ended.code == 0
+    assert ended.json["changed"] is True
+    with LedgerReader(made_run.ledger_path) as reader:
+        assert reader.books().cap_pico == 12_500_000_000_000
+        order = reader.command(1)
+        assert reader.commands_pending() == []
+    assert order is not None
+    assert (order.verb, order.changed, order.result) == ("cap", 1, ended.json["result"])
+
+
+def test_a_repeated_order_changes_nothing_says_so_and_still_exits_0(eagletui: Command, made_run: RunFolder) -> None:
+    assert eagletui("ctl", made_run.name, "stop-at", "0.75", "--json").json["changed"] is True
+    again = eagletui("ctl", made_run.name, "stop-at", "0.75", "--json")
+    assert (again.code, again.json["changed"]) == (0, False)
+
+
+def test_pace_and_retries_need_no_engine_either(eagletui: Command, made_run: RunFolder) -> None:
+    with LedgerWriter(made_run.ledger_path) as writer:
+        writer.set_run_state("running")
+        attempt_id = send(writer, 1)
+        from eagletui.ledger.orders import Failed, Finished
+
+        writer.finish([Finished(attempt_id, Failed("void", "server_error", "It broke."))])
+    assert eagletui("ctl", made_run.name, "in-flight", "3", "--json").json["changed"] is True
+    assert eagletui("ctl", made_run.name, "retry", "p0", "--json").json["changed"] is True
+    assert eagletui("ctl", made_run.name, "retry", "--json").json["changed"] is False
+    with LedgerReader(made_run.ledger_path) as reader:
+        assert reader.run().max_in_flight == 3
+        assert reader.snapshot().states["queued"] == 4
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume", "stop"])
+def test_what_only_an_engine_can_do_exits_1_and_leaves_no_order_behind(
+    eagletui: Command, made_run: RunFolder, verb: str
+) -> None:
+    ended = eagletui("ctl", made_run.name, verb)
+    assert ended.code == 1
+    assert "No engine of run small is alive" in ended.err
+    assert ended.out == ""
+    with LedgerReader(made_run.ledger_path) as reader:
+        assert reader.commands_pending() == []
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("small", "halt"), "No verb is called halt; expected pause, resume"),
+        (("small", "cap"), "cap: found nothing, expected one amount"),
+        (("small", "cap", "ten"), "expected an amount in dollars"),
+        (("small", "cap", "-1"), "No such option"),
+        (("small", "cap", "1e400"), "more than the ledger can hold"),
+        (("small", "in-flight", "0"), "expected a number from 1 to 20000"),
+        (("small", "pause", "now"), "pause: found now, expected no value"),
+        (("small", "resume", "--now"), "--now goes with pause only"),
+        (("small", "cap", "1", "--since", "10:00"), "--since goes with quarantine only"),
+        (("small", "quarantine"), "expected one endpoint"),
+        (("small", "quarantine", "x", "--since", "noon"), "expected 2026-01-31T18:00"),
+        (("smal", "pause"), "Did you mean small?"),
+        ((), "Missing argument"),
+    ],
+)
+def test_wrong_usage_exits_2_and_says_what_is_expected(
+    eagletui: Command, made_run: RunFolder, args: tuple[str, ...], words: str
+) -> None:
+    ended = eagletui("ctl", *args)
+    assert ended.code == 2
+    assert words in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_a_dollar_sign_is_fine_and_an_amount_below_zero_is_not() -> None:
+    assert arguments("cap", ["$12.50"]) == {"usd": "12.50"}
+    with pytest.raises(InputError, match="zero or more"):
+        arguments("cap", ["-0.01"])
+
+
+def test_since_is_a_local_time_or_a_clock_time_of_today() -> None:
+    from datetime import datetime
+
+    given = arguments("quarantine", ["x"], since="2026-01-31T18:00")["since"]
+    assert datetime.fromtimestamp(given).astimezone().strftime("%Y-%m-%d %H:%M") == "2026-01-31 18:00"
+    today = arguments("quarantine", ["x"], since="18:00")["since"]
+    assert datetime.fromtimestamp(today).astimezone().strftime("%H:%M") == "18:00"

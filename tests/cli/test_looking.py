@@ -1,0 +1,173 @@
+"""`status`, `ls` and `inspect`: the promised JSON, and words that a terminal can take."""
+
+import json
+from decimal import Decimal
+from pathlib import Path
+
+from eagletui.core.tokdiff import Span
+from eagletui.ledger.orders import Answered, Finished, TokensResult
+from eagletui.ledger.writer import LedgerWriter
+from eagletui.runs import RunFolder
+from tests.cli.conftest import Command
+from tests.ledger.build import send
+
+HOSTILE = "Hi \x1b]0;owned\x07there\u202e!"
+BODY = json.dumps({"id": "gen-1", "choices": [{"message": {"content": HOSTILE}}]}).encode()
+
+
+def _answer(folder: RunFolder) -> None:
+    """Answer the first sample: `IHi` and the stop token, with one span."""
+    with LedgerWriter(folder.ledger_path) as writer:
+        writer.set_run_state("running")
+        tokens = TokensResult(
+            (57, 18_419, 2),
+            HOSTILE + "<|im_end|>",
+            "streamed",
+            "usable",
+            prompt_ids=(1, 2, 3),
+            spans=(Span(0, 1, (57,), (58, 59), "~"),),
+            drift=0,
+        )
+        answered = Answered(
+            BODY,
+            "json",
+            123_456_789,
+            "embedded/stream",
+            "stop",
+            latency_s=1.0,
+            billed_prompt_tokens=3,
+            billed_output_tokens=3,
+            tokens=tokens,
+        )
+        writer.finish([Finished(send(writer, 1, hold=10**9, endpoint="embedded/stream"), answered)])
+
+
+def test_status_has_every_promised_key_and_money_as_decimal_strings(eagletui: Command, made_run: RunFolder) -> None:
+    _answer(made_run)
+    status = eagletui("status", made_run.name, "--json").json
+    assert list(status) == [
+        "run",
+        "state",
+        "pause_reason",
+        "samples",
+        "extracted",
+        "tokens",
+        "spend_usd",
+        "drift",
+        "evidence",
+        "usability",
+        "resegmented",
+        "rate",
+        "in_flight",
+        "limited_by",
+        "extract",
+        "workers",
+        "findings",
+    ]
+    assert (status["run"], status["state"], status["pause_reason"]) == ("small", "running", None)
+    assert status["samples"]["queued"] == 3
+    assert status["samples"]["tokenized"] == 1
+    assert status["tokens"] == {"prompt": 3, "output": 3, "billed_prompt": 3, "billed_output": 3}
+    assert status["spend_usd"] == {
+        "settled": "0.000123456789",
+        "held": "0",
+        "unsettled": "0",
+        "unattributed": "0",
+        "stop_at": "1",
+        "cap": "1",
+        "per_million_usable": "41.152263",
+    }
+    assert Decimal(status["spend_usd"]["settled"]) * 10**12 == 123_456_789
+    assert status["drift"] == {
+        "tokens": 0,
+        "percent": 0.0,
+        "by_endpoint": {"embedded/stream": {"tokens": 0, "percent": 0.0}},
+    }
+    assert status["evidence"] == {"streamed": 1}
+    assert status["usability"] == {"usable": 1}
+    assert status["resegmented"] == 1
+    assert set(status["rate"]) == {"samples_per_s", "output_tokens_per_s"}
+    assert status["extract"] == {"shards": 0, "rows": 0, "bytes": 0}
+    assert (status["workers"], status["findings"]) == ([], [])
+
+
+def test_status_takes_a_name_a_folder_or_a_ledger(eagletui: Command, made_run: RunFolder) -> None:
+    by_name = eagletui("status", made_run.name, "--json").json
+    assert eagletui("status", str(made_run.path), "--json").json == by_name
+    assert eagletui("status", str(made_run.ledger_path), "--json").json == by_name
+
+
+def test_status_for_people_names_the_figures(eagletui: Command, made_run: RunFolder) -> None:
+    _answer(made_run)
+    ended = eagletui("status", made_run.name)
+    assert ended.code == 0
+    assert "exact        1 of 1 (100.0 %): 1 streamed" in ended.out
+    assert "$0.000123 settled" in ended.out
+
+
+def test_status_of_an_unknown_run_exits_2_and_names_near_ones(eagletui: Command, made_run: RunFolder) -> None:
+    ended = eagletui("status", "smal", "--json")
+    assert (ended.code, ended.out) == (2, "")
+    assert "Did you mean small?" in ended.err
+
+
+def test_watching_and_one_json_object_exclude_each_other(eagletui: Command, made_run: RunFolder) -> None:
+    assert eagletui("status", made_run.name, "--json", "--watch").code == 2
+
+
+def test_ls_lists_runs_and_an_unreadable_one_without_hiding_the_others(
+    eagletui: Command, made_run: RunFolder, runs: Path
+) -> None:
+    (runs / "broken").mkdir()
+    (runs / "broken" / "ledger.sqlite").write_bytes(b"not a database, but long enough to look like one" * 20)
+    rows = {row["run"]: row for row in eagletui("ls", "--json").json["runs"]}
+    assert rows["small"]["state"] == "new"
+    assert (rows["small"]["samples"], rows["small"]["answered"], rows["small"]["engine_alive"]) == (4, 0, False)
+    assert (rows["small"]["settled_usd"], rows["small"]["stop_at_usd"]) == ("0", "1")
+    assert rows["broken"]["error"]
+    assert rows["broken"]["state"] is None
+    ended = eagletui("ls")
+    assert ended.code == 0
+    assert "broken  unreadable" in ended.out
+
+
+def test_ls_without_runs_says_how_to_start_one(eagletui: Command, runs: Path) -> None:
+    assert eagletui("ls", "--json").json == {"runs": []}
+    assert "eagletui demo" in eagletui("ls").out
+
+
+def test_inspect_gives_reply_raw_text_ids_spans_and_the_tail(eagletui: Command, made_run: RunFolder) -> None:
+    _answer(made_run)
+    sample = eagletui("inspect", made_run.name, "p0", "--json").json
+    assert (sample["id"], sample["evidence"], sample["usability"], sample["drift"]) == ("p0", "streamed", "usable", 0)
+    assert sample["reply"] == {"encoding": "json", "body": BODY.decode()}
+    assert sample["raw"] == HOSTILE + "<|im_end|>"
+    assert (sample["prompt_ids"], sample["output_ids"]) == ([1, 2, 3], [57, 18_419, 2])
+    (span,) = sample["spans"]
+    assert (span["offset"], span["length"], span["a_ids"], span["b_ids"], span["kind"]) == (0, 1, [57], [58, 59], "~")
+    assert (span["a"], span["b"]) == (["I"], ["J", "K"])
+    assert sample["tail"]["ids"][-1] == {"id": 2, "text": "<|im_end|>", "special": True}
+    assert sample["tail"]["expected_end"] == {"id": 2, "text": "<|im_end|>"}
+    assert sample["tail"]["ends_with_it"] is True
+    assert sample["cost_usd"] == "0.000123456789"
+
+
+def test_inspect_shows_hostile_text_without_its_control_bytes(eagletui: Command, made_run: RunFolder) -> None:
+    _answer(made_run)
+    ended = eagletui("inspect", made_run.name, "p0")
+    assert ended.code == 0
+    assert "Hi there" in ended.out
+    assert not set(ended.out) & {"\x1b", "\x07", "\u202e"}
+
+
+def test_inspect_of_a_sample_without_an_answer_shows_what_there_is(eagletui: Command, made_run: RunFolder) -> None:
+    assert eagletui("inspect", made_run.name, "p3").code == 0
+    sample = eagletui("inspect", made_run.name, "p3", "--json").json
+    assert (sample["state"], sample["reply"], sample["output_ids"], sample["tail"]) == ("queued", None, None, None)
+    assert sample["prompt"]["messages"] == [{"role": "user", "content": "Question 3?", "reasoning": None}]
+
+
+def test_inspect_of_an_unknown_sample_names_near_keys(eagletui: Command, made_run: RunFolder) -> None:
+    ended = eagletui("inspect", made_run.name, "p")
+    assert ended.code == 2
+    assert "Keys that contain it: p0, p1, p2, p3." in ended.err

@@ -1,0 +1,246 @@
+"""`eagletui run` with real workers: a provider of recorded replies, an engine, and what a person does to them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eagletui.cli.create import read_config, take_up
+from eagletui.ledger.reader import LedgerReader
+from eagletui.runs import RunFolder, is_alive, workers
+from tests.cli.conftest import Command, MakeConfig
+
+WAIT_S = 30.0
+SLOW = '[[fault]]\nkind = "slow"\nparams = { first_token_s = 0.3, tokens_per_s = 200.0 }\n'
+
+
+@pytest.fixture(autouse=True)
+def _end_workers(runs: Path) -> Iterator[None]:
+    """Leave no worker behind, whatever a test did."""
+    yield
+    for path in runs.glob("*"):
+        for worker in workers(RunFolder(path)):
+            if worker.alive:
+                with suppress(ProcessLookupError):
+                    os.kill(worker.pid, signal.SIGKILL)
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not holds():
+        assert time.monotonic() < deadline, "what was waited for did not happen"
+        time.sleep(0.02)
+
+
+def _headless(config: Path) -> "subprocess.Popen[str]":
+    code = "from eagletui.cli.app import main; main()"
+    return subprocess.Popen(
+        [sys.executable, "-c", code, "run", str(config), "--headless"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _status(eagletui: Command, name: str = "small") -> Any:
+    return eagletui("status", name, "--json").json
+
+
+def _books(folder: RunFolder) -> list[dict[str, Any]]:
+    lines = (folder.provider_dir / "books.jsonl").read_text().splitlines()
+    return [row for row in map(json.loads, lines) if "cost_pico" in row]
+
+
+def _assert_ledger_agrees_with_books(folder: RunFolder) -> None:
+    with LedgerReader(folder.ledger_path) as reader:
+        books = reader.books()
+    assert books.spent_pico == sum(row["cost_pico"] for row in _books(folder))
+    assert books.open_pico == 0
+
+
+def test_a_headless_run_answers_every_sample_ends_its_workers_and_exits_0(
+    eagletui: Command, make_config: MakeConfig, runs: Path
+) -> None:
+    ended = eagletui("run", str(make_config()), "--headless")
+    assert ended.code == 0, ended.err
+    assert ended.out == ""
+    assert "Run small: 4 samples (4 prompts)" in ended.err
+    assert "done  4/4 answered" in ended.err
+    folder = RunFolder(runs / "small")
+    status = _status(eagletui)
+    assert (status["state"], status["samples"]["tokenized"]) == ("done", 4)
+    assert [worker for worker in workers(folder) if worker.alive] == []
+    _assert_ledger_agrees_with_books(folder)
+    assert (folder.path.stat().st_mode & 0o777, folder.config_path.stat().st_mode & 0o777) == (0o700, 0o600)
+    assert {path.name for path in folder.tokenizer_dir.iterdir()} >= {"tokenizer.json", "chat_template.jinja"}
+
+
+def test_running_a_finished_run_again_starts_nothing_and_buys_nothing(
+    eagletui: Command, make_config: MakeConfig, runs: Path
+) -> None:
+    config = str(make_config())
+    assert eagletui("run", config, "--headless").code == 0
+    before = workers(RunFolder(runs / "small"))
+    for given in (config, "small", str(runs / "small" / "config.toml")):
+        ended = eagletui("run", given, "--headless")
+        assert (ended.code, ended.err) == (0, "Run small is done: nothing is left to do.\n")
+    assert len(_books(RunFolder(runs / "small"))) == 4
+    assert [worker.pid for worker in workers(RunFolder(runs / "small"))] == [worker.pid for worker in before]
+
+
+def test_a_cap_that_is_too_small_pauses_with_3_and_a_raised_one_goes_on(
+    eagletui: Command, make_config: MakeConfig, runs: Path
+) -> None:
+    config = str(make_config())
+    # One answer is bounded by 96 completion tokens at 3.0125 USD per million, and the prompt: more than 0.0002 USD.
+    ended = eagletui("run", config, "--headless", "--cap", "0.0001")
+    assert ended.code == 3, ended.err
+    assert "Paused (cap)" in ended.err
+    status = _status(eagletui)
+    assert (status["state"], status["pause_reason"], status["in_flight"]) == ("paused", "cap", 0)
+    assert (status["spend_usd"]["cap"], status["spend_usd"]["settled"]) == ("0.0001", "0")
+    assert eagletui("run", config, "--headless").code == 3, "the cap of the command line stays"
+    assert eagletui("ctl", "small", "cap", "1").code == 0
+    assert eagletui("run", config, "--headless").code == 0
+    assert _status(eagletui)["samples"]["tokenized"] == 4
+    _assert_ledger_agrees_with_books(RunFolder(runs / "small"))
+
+
+def test_another_config_under_the_same_name_is_refused_and_names_the_fields(
+    eagletui: Command, make_config: MakeConfig, made_run: RunFolder
+) -> None:
+    ended = eagletui("run", str(make_config(temperature=0.5, cap="2.00")), "--headless")
+    assert ended.code == 2
+    assert "sampling.temperature: 1.0 there, 0.5 here" in ended.err
+    assert "cap_usd" not in ended.err
+    assert _status(eagletui)["spend_usd"]["cap"] == "1"
+    assert [worker for worker in workers(made_run) if worker.alive] == []
+
+
+def test_what_may_change_in_the_config_is_applied_and_said(
+    eagletui: Command, make_config: MakeConfig, made_run: RunFolder
+) -> None:
+    config = read_config(str(make_config(cap="3.00", max_in_flight=2)))
+    assert take_up(made_run, config) == [
+        "spend.cap_usd: 1.00 before, 3.00 now",
+        "pace.max_in_flight: 8 before, 2 now",
+    ]
+    assert _status(eagletui)["spend_usd"]["cap"] == "3"
+    assert take_up(made_run, config) == []
+    assert read_config(made_run.name) == config
+
+
+def test_limit_and_name_make_another_run(eagletui: Command, make_config: MakeConfig) -> None:
+    ended = eagletui("run", str(make_config()), "--headless", "--name", "tiny", "--limit", "1")
+    assert ended.code == 0
+    assert sum(_status(eagletui, "tiny")["samples"].values()) == 1
+
+
+def test_wrong_prompts_leave_no_run_behind(eagletui: Command, make_config: MakeConfig, runs: Path) -> None:
+    config = make_config()
+    prompts = config.parent / "prompts.jsonl"
+    prompts.write_text(prompts.read_text() + '{"prompt": 3}\n')
+    ended = eagletui("run", str(config), "--headless")
+    assert ended.code == 2
+    assert f"{prompts}:5: field prompt: found 3, expected text" in ended.err
+    assert "Traceback" not in ended.err
+    assert list(runs.iterdir()) == []
+
+
+def test_samples_that_fail_for_good_exit_1(eagletui: Command, make_config: MakeConfig) -> None:
+    config = make_config(faults='[[fault]]\nkind = "http_500"\nmatch = { prompt_contains = "Question 2?" }\n')
+    config.write_text(config.read_text() + "max_attempts = 2\ngeneration_backoff_s = [0.05]\n")
+    assert eagletui("run", str(config), "--headless").code == 1
+    status = _status(eagletui)
+    assert (status["state"], status["samples"]["failed"], status["samples"]["tokenized"]) == ("done", 1, 3)
+
+
+def test_an_engine_that_cannot_start_is_named_with_its_log_and_nothing_stays_alive(
+    eagletui: Command, make_config: MakeConfig, runs: Path
+) -> None:
+    config = make_config(faults="[[fault]]\nkind = 'no_such_fault'\n")
+    ended = eagletui("run", str(config), "--headless")
+    assert ended.code == 2
+    assert "The provider of small ended while starting" in ended.err
+    assert "no_such_fault" in ended.err
+    assert [worker for worker in workers(RunFolder(runs / "small")) if worker.alive] == []
+
+
+def test_detach_returns_at_once_and_ctl_steers_the_live_engine(
+    eagletui: Command, make_config: MakeConfig, runs: Path
+) -> None:
+    config = str(make_config(prompts=40, max_in_flight=2, faults=SLOW))
+    assert eagletui("run", config, "--detach").code == 0
+    folder = RunFolder(runs / "small")
+    assert is_alive(folder, "engine") is not None
+    paused = eagletui("ctl", "small", "pause", "--json")
+    assert (paused.code, paused.json["changed"]) == (0, True)
+    assert eagletui("ctl", "small", "pause", "--json").json["changed"] is False
+    assert _status(eagletui)["pause_reason"] == "user"
+    assert eagletui("ctl", "small", "in-flight", "8", "--json").json["changed"] is True
+    assert eagletui("ctl", "small", "resume", "--json").json["changed"] is True
+    assert eagletui("ctl", "small", "stop", "--json").json["changed"] is True
+    _until(lambda: is_alive(folder, "engine") is None)
+    status = _status(eagletui)
+    assert status["state"] == "stopped"
+    assert 0 < status["samples"]["queued"] < 40
+
+
+def test_ctrl_c_drains_exits_130_and_the_run_goes_on_later(
+    eagletui: Command, make_config: MakeConfig, runs: Path
+) -> None:
+    config = make_config(prompts=12, max_in_flight=2, faults=SLOW)
+    folder = RunFolder(runs / "small")
+    process = _headless(config)
+    _until(lambda: folder.ledger_path.exists() and _status(eagletui)["samples"]["tokenized"] > 0)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 130, said
+    assert "comes to its end" in said
+    status = _status(eagletui)
+    assert status["in_flight"] == 0
+    assert status["samples"]["queued"] > 0
+    assert [worker for worker in workers(folder) if worker.alive] == []
+    assert eagletui("run", str(config), "--headless").code == 0
+    assert _status(eagletui)["samples"]["tokenized"] == 12
+    _assert_ledger_agrees_with_books(folder)
+
+
+def test_a_killed_engine_is_named_and_running_again_loses_and_repeats_nothing(
+    eagletui: Command, make_config: MakeConfig, runs: Path
+) -> None:
+    config = make_config(prompts=12, max_in_flight=3, faults=SLOW)
+    folder = RunFolder(runs / "small")
+    process = _headless(config)
+    _until(lambda: folder.ledger_path.exists() and _status(eagletui)["samples"]["tokenized"] > 1)
+    engine = is_alive(folder, "engine")
+    assert engine is not None
+    os.kill(engine.pid, signal.SIGKILL)
+    _, said = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 1
+    assert "go on with: eagletui run small" in said
+    before = _status(eagletui)["samples"]["tokenized"]
+    assert eagletui("run", str(config), "--headless").code == 0
+    status = _status(eagletui)
+    assert before < 12 == status["samples"]["tokenized"]
+    _assert_ledger_agrees_with_books(folder)
+
+
+def test_a_second_run_of_the_same_name_joins_the_first(eagletui: Command, make_config: MakeConfig, runs: Path) -> None:
+    config = str(make_config(prompts=6, max_in_flight=2, faults=SLOW))
+    assert eagletui("run", config, "--detach").code == 0
+    engine = is_alive(RunFolder(runs / "small"), "engine")
+    ended = eagletui("run", config, "--headless")
+    assert ended.code == 0, ended.err
+    status = _status(eagletui)
+    assert status["samples"]["tokenized"] == 6
+    assert engine is not None
+    assert {worker["pid"] for worker in status["workers"] if worker["role"] == "engine"} == {engine.pid}
