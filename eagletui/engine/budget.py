@@ -1,12 +1,6 @@
 """Upper bounds: how many prompt tokens a request can be billed, and what it can cost at most."""
 
-from typing import Final
-
-from eagletui.core.money import Price, hold_bound
-
-MARGIN_PER_MILLE: Final = 1050
-"""Provider templates differ from ours by a few tokens; 5 % and `EXTRA_TOKENS` cover every one seen."""
-EXTRA_TOKENS: Final = 64
+from eagletui.core.money import PROMPT_MARGIN_PER_MILLE, Price, hold_bound, prompt_bound
 
 
 class PromptBounds:
@@ -23,8 +17,7 @@ class PromptBounds:
             endpoint: its tag.
             counted: length of the rendered prompt in our tokenizer.
         """
-        per_mille = max(MARGIN_PER_MILLE, self._per_mille.get(endpoint, 0))
-        return -(-counted * per_mille // 1000) + EXTRA_TOKENS
+        return prompt_bound(counted, max(PROMPT_MARGIN_PER_MILLE, self._per_mille.get(endpoint, 0)))
 
     def learn(self, endpoint: str, counted: int, billed: int | None) -> None:
         """Remember the largest ratio of billed to counted prompt tokens."""
