@@ -1,0 +1,130 @@
+"""What each kind of failure does to the sample, the attempt and the run."""
+
+import pytest
+
+from tests.engine.books import assert_books_agree, assert_every_sample_answered_once
+from tests.engine.conftest import NewRun
+from tests.provider_fixture import StartProvider
+
+
+def script(*faults: str) -> str:
+    return "\n".join(f"[[fault]]\n{fault}" for fault in faults)
+
+
+def test_a_429_is_tried_again_no_earlier_than_its_retry_after(new_run: NewRun, start_provider: StartProvider) -> None:
+    faults = script('kind = "http_429"\nmatch = { nth = 1 }\nparams = { retry_after_s = 2 }\ntimes = 1')
+    provider = start_provider(faults=faults)
+    run = new_run(provider.api_url, 1, provider={"only": ["embedded/stream"]})
+    assert run.finish() == 0, run.log()
+    first, second = run.attempts()
+    assert (first.state, first.error_kind, first.http_status) == ("void", "rate_limited", 429)
+    assert first.ended_at is not None
+    assert second.held_at >= first.ended_at + 1.95
+    assert second.state == "settled"
+    assert_books_agree(run, provider)
+
+
+@pytest.mark.parametrize(
+    ("fault", "state", "kind"),
+    [
+        ('kind = "http_500"', "unsettled", "server_error"),
+        ('kind = "http_500"\nparams = { billed = true }', "settled", "server_error"),
+        ('kind = "http_502"', "unsettled", "unavailable"),
+        ('kind = "http_503"\nparams = { retry_after_s = 0 }', "void", "overloaded"),
+        ('kind = "mid_stream_error"', "settled", "unavailable"),
+        ('kind = "disconnect_before_headers"\nparams = { billed = true }', "unsettled", "disconnect"),
+        ('kind = "disconnect_before_headers"', "unsettled", "disconnect"),
+        ('kind = "disconnect_after_headers"', "settled", "body_cut"),
+        ('kind = "empty_choices"', "settled", "empty_choices"),
+        ('kind = "empty_choices"\nparams = { billed = true }', "settled", "empty_choices"),
+        ('kind = "html_from_edge"\nparams = { billed = true }', "unsettled", "not_json"),
+        ('kind = "error_in_200"\nparams = { billed = true }', "settled", "unavailable"),
+    ],
+)
+def test_a_failed_attempt_keeps_its_hold_until_its_cost_is_known(
+    new_run: NewRun, start_provider: StartProvider, fault: str, state: str, kind: str
+) -> None:
+    provider = start_provider(faults=script(f"{fault}\nmatch = {{ nth = 1 }}\ntimes = 1"))
+    run = new_run(provider.api_url, 2, max_in_flight=1)
+    assert run.finish() == 0, run.log()
+    failed = next(attempt for attempt in run.attempts() if attempt.error_kind is not None)
+    assert (failed.state, failed.error_kind) == (state, kind)
+    assert failed.released == (state == "unsettled")
+    assert_every_sample_answered_once(run, 2)
+    assert_books_agree(run, provider)
+
+
+def test_a_sample_that_always_fails_is_given_up_after_its_attempts_and_can_be_retried(
+    new_run: NewRun, start_provider: StartProvider
+) -> None:
+    faults = script(
+        'kind = "http_503"\nmatch = { prompt_contains = "cursed" }\ntimes = 2\nparams = { retry_after_s = 0 }'
+    )
+    provider = start_provider(faults=faults)
+    run = new_run(provider.api_url, ["a cursed prompt", "a plain prompt"], pace={"max_attempts": 2})
+    assert run.finish() == 1, run.log()
+    snapshot = run.snapshot()
+    assert (snapshot.states["failed"], snapshot.states["tokenized"]) == (1, 1)
+    with run.reader() as reader:
+        sample = reader.sample("p0000")
+    assert sample is not None
+    assert (sample.row.failure_kind, sample.row.attempts) == ("overloaded", 2)
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason", "words"),
+    [
+        ('kind = "http_402"', "credit", "Buy credits"),
+        ('kind = "http_403"', "key_limit", "Raise the key's limit"),
+    ],
+)
+def test_a_refusal_about_money_pauses_the_run_and_a_resume_goes_on(
+    new_run: NewRun, start_provider: StartProvider, fault: str, reason: str, words: str
+) -> None:
+    provider = start_provider(faults=script(f"{fault}\nmatch = {{ nth = 3 }}\ntimes = 1"))
+    run = new_run(provider.api_url, 6, max_in_flight=1)
+    process = run.start()
+    run.until_state("paused", reason)
+    assert words in (run.snapshot().run.pause_detail or "")
+    assert run.snapshot().states["failed"] == 0
+    run.order("resume")
+    assert run.wait(process) == 0, run.log()
+    assert_every_sample_answered_once(run, 6)
+    assert_books_agree(run, provider)
+
+
+def test_a_provider_that_dies_in_mid_run_and_comes_back_costs_nothing_twice(
+    new_run: NewRun, start_provider: StartProvider
+) -> None:
+    provider = start_provider(latency_s=0.05)
+    port = int(provider.base_url.rsplit(":", 1)[1])
+    run = new_run(provider.api_url, 16, max_in_flight=2, pace={"max_attempts": 50})
+    process = run.start()
+    run.until(lambda reader: reader.snapshot().answered >= 4, "answers")
+    provider.stop()
+    run.until(lambda reader: reader.snapshot().failures >= 1, "a failure")
+    again = start_provider(books=provider.books_path, port=port)
+    assert run.wait(process) == 0, run.log()
+    assert_every_sample_answered_once(run, 16)
+    assert_books_agree(run, again)
+
+
+def test_many_kinds_of_faults_at_once_leave_ledger_and_books_in_agreement(
+    new_run: NewRun, start_provider: StartProvider
+) -> None:
+    kinds = (
+        'kind = "http_429"\nparams = { retry_after_s = 0 }',
+        'kind = "http_500"\nparams = { billed = true }',
+        'kind = "mid_stream_error"',
+        'kind = "disconnect_before_headers"\nparams = { billed = true }',
+        'kind = "disconnect_after_headers"',
+        'kind = "empty_choices"',
+        'kind = "html_from_edge"\nparams = { billed = true }',
+    )
+    faults = script(*(f"{kind}\nmatch = {{ probability = 0.05, seed = {n} }}" for n, kind in enumerate(kinds)))
+    provider = start_provider(faults=faults, latency_s=0.01)
+    run = new_run(provider.api_url, 50, max_in_flight=12, pace={"max_attempts": 30})
+    assert run.finish() == 0, run.log()
+    assert run.snapshot().failures > 10
+    assert_every_sample_answered_once(run, 50)
+    assert_books_agree(run, provider)
