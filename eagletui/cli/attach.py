@@ -1,0 +1,108 @@
+"""`eagletui` and `eagletui attach`: open the app on a run, or on the list of runs."""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from eagletui.core.errors import EagleError, InputError
+from eagletui.runs import RunFolder, find, is_alive
+
+ReadOnly = Annotated[bool, typer.Option("--read-only", help="Look, and refuse everything that changes a run.")]
+Refresh = Annotated[
+    float | None, typer.Option("--refresh", metavar="SECS", min=0.05, help="How often to look; 0.25 s, over SSH 0.5 s.")
+]
+Ascii = Annotated[bool, typer.Option("--ascii", help="Draw with ASCII only.")]
+NoColor = Annotated[bool, typer.Option("--no-color", help="No colours, as with NO_COLOR.")]
+NoMouse = Annotated[bool, typer.Option("--no-mouse", help="Leave the mouse to the terminal.")]
+
+
+def open_app(
+    read_only: ReadOnly = False,
+    refresh: Refresh = None,
+    ascii_: Ascii = False,
+    no_color: NoColor = False,
+    no_mouse: NoMouse = False,
+) -> int:
+    """Open the app on the list of runs."""
+    return show(None, read_only=read_only, refresh_s=refresh, ascii_=ascii_, no_color=no_color, mouse=not no_mouse)
+
+
+def attach(
+    run: Annotated[str | None, typer.Argument(help="Name, folder or ledger of a run; left out: the list.")] = None,
+    read_only: ReadOnly = False,
+    refresh: Refresh = None,
+    ascii_: Ascii = False,
+    no_color: NoColor = False,
+    no_mouse: NoMouse = False,
+) -> int:
+    """Open the app on a run. Closing it leaves the run as it is."""
+    folder = None if run is None else find(run)
+    return show(folder, read_only=read_only, refresh_s=refresh, ascii_=ascii_, no_color=no_color, mouse=not no_mouse)
+
+
+def show(
+    folder: RunFolder | None,
+    *,
+    read_only: bool = False,
+    refresh_s: float | None = None,
+    ascii_: bool = False,
+    no_color: bool = False,
+    mouse: bool = True,
+) -> int:
+    """Open the app and, when it closes, say in one line that the run goes on and how to come back.
+
+    Args:
+        folder: the run; None for the list of runs.
+        read_only: refuse everything that changes a run.
+        refresh_s: how often to look at the ledger; None chooses by the connection.
+        ascii_: draw with ASCII only.
+        no_color: no colours.
+        mouse: take the mouse.
+
+    Returns:
+        The exit code: 0, or 128 and the signal that closed the app.
+
+    Raises:
+        InputError: the terminal cannot draw screens.
+    """
+    from eagletui.tui import terminal
+
+    reason = terminal.refusal(os.environ, is_terminal=sys.stdin.isatty() and sys.stdout.isatty())
+    if reason is not None:
+        raise InputError(reason)
+    if no_color:
+        os.environ["NO_COLOR"] = "1"
+    terminal.prepare()
+    from eagletui.tui.app import EagleApp
+
+    app = EagleApp(
+        folder,
+        read_only=read_only,
+        refresh_s=terminal.refresh_seconds(os.environ) if refresh_s is None else refresh_s,
+        ascii_=ascii_ or terminal.needs_ascii(),
+    )
+    app.run(mouse=mouse)
+    if app.folder is not None:
+        _say(farewell(app.folder))
+    return app.return_code or 0
+
+
+def farewell(folder: RunFolder) -> str:
+    """Say that the run goes on, or how it ended, and how to come back."""
+    try:
+        engine = is_alive(folder, "engine")
+    except EagleError as error:
+        return f"run {folder.name}: {error}"
+    if engine is not None:
+        return f"run {folder.name} continues (pid {engine.pid}). eagletui attach {folder.name}"
+    return f"run {folder.name} has no engine now. eagletui attach {folder.name}"
+
+
+def _say(line: str) -> None:
+    try:
+        print(line, flush=True)
+    except OSError:
+        # The terminal is gone; whatever is still buffered must not fail once more when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

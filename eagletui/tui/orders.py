@@ -1,0 +1,235 @@
+"""Orders to a run's workers: the question before, the row in the ledger, and what came of it."""
+
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from eagletui.core.errors import EagleError
+from eagletui.core.money import pico_to_usd_string
+from eagletui.ledger import commands
+from eagletui.ledger.rows import Verb
+from eagletui.tui import figures, panels, standing
+from eagletui.tui.keys import APP_KEYS
+from eagletui.tui.messages import OrderDone
+from eagletui.tui.run_view import RunView
+from eagletui.tui.screens.dialogs import ConfirmDialog, Limits, LimitsDialog
+from eagletui.tui.screens.frame import FramedScreen
+from eagletui.tui.widgets.safe_text import Piece
+
+if TYPE_CHECKING:
+    from eagletui.tui.app import EagleApp
+
+Order = tuple[Verb, Mapping[str, object]]
+
+_APPLIED_WITHIN_S: Final = 3.0
+_LOOK_EVERY_S: Final = 0.05
+
+
+def give(app: "EagleApp", *orders: Order) -> None:
+    """Write orders down, one after the other, and show the result of each when it comes."""
+    names = ", ".join(verb for verb, _ in orders)
+    app.run_worker(_carry_out(app, orders), f"order {names}", group="orders", exit_on_error=False)
+
+
+async def _carry_out(app: "EagleApp", orders: Sequence[Order]) -> None:
+    view = app.view
+    if view is None:
+        return
+    results: list[OrderDone] = []
+    for verb, args in orders:
+        try:
+            command_id = await asyncio.to_thread(commands.issue, view.folder.ledger_path, verb, args, app.clock)
+            results.append(await _result(app, view, verb, command_id))
+        except EagleError as error:
+            results.append(OrderDone(f"{verb}: {error}", ok=False))
+            break
+    sentence = "   ".join(result.sentence for result in results)
+    app.post_message(OrderDone(sentence, ok=all(result.ok for result in results)))
+
+
+async def _result(app: "EagleApp", view: RunView, verb: Verb, command_id: int) -> OrderDone:
+    for _ in range(round(_APPLIED_WITHIN_S / _LOOK_EVERY_S)):
+        row = await app.reader.command(command_id)
+        if row is not None and row.applied_at is not None:
+            return OrderDone(f"{verb}: {row.result or 'done'}", ok=bool(row.changed))
+        await asyncio.sleep(_LOOK_EVERY_S)
+    engine = standing.engine_of(view.snapshot)
+    if engine is not None and engine.alive:
+        return OrderDone(f"{verb}: engine {engine.pid} has not taken it yet.", ok=False)
+    return OrderDone(f"{verb} waits in the ledger: no engine is running. It is carried out when one starts.", ok=False)
+
+
+def refused(app: "EagleApp", key_id: str) -> bool:
+    """Say why a key cannot be used now; True when it cannot."""
+    screen = app.screen
+    if not isinstance(screen, FramedScreen) or app.view is None:
+        return True
+    key = next(key for key in APP_KEYS if key.id == key_id)
+    reason = screen.why_not(key)
+    if reason is not None:
+        screen.say((f"{key.label}: {reason}", "$warning"))
+    return reason is not None
+
+
+def pause_or_resume(app: "EagleApp") -> None:
+    """Pause a running run, resume a paused one; no question, since neither loses anything."""
+    if refused(app, "run.pause") or app.view is None:
+        return
+    snapshot = app.view.snapshot
+    if snapshot.run.state != "paused":
+        give(app, ("pause", {"now": False}))
+        return
+    engine = standing.engine_of(snapshot)
+    if engine is None or not engine.alive:
+        ask_start(app)
+    else:
+        give(app, ("resume", {}))
+
+
+def ask_pause_now(app: "EagleApp") -> None:
+    """Pause and abandon what is in flight: it may be billed without an answer."""
+    if refused(app, "run.pause_now") or app.view is None:
+        return
+    snapshot = app.view.snapshot
+    lines = [
+        f"{figures.plural(snapshot.in_flight, 'request')} in flight are abandoned.",
+        f"Money at risk: at most {figures.usd(snapshot.spend.books.held_pico)}, billed without an answer.",
+        "Their samples are queued again. p alone pauses and lets them finish.",
+    ]
+
+    def done(act: bool | None) -> None:
+        if act:
+            give(app, ("pause", {"now": True}))
+
+    app.push_screen(ConfirmDialog("Pause now and abandon", lines, "Abandon them", "Keep them running"), done)
+
+
+def ask_stop(app: "EagleApp") -> None:
+    """Stop the run; asks for its name."""
+    if refused(app, "run.stop") or app.view is None:
+        return
+    snapshot = app.view.snapshot
+    name = snapshot.run.name
+    lines = [
+        f"{figures.plural(snapshot.states['queued'], 'queued sample')} will not be sent.",
+        standing.finishing(snapshot),
+        f"Settled so far {figures.usd(snapshot.spend.books.settled_pico)}. What is answered stays.",
+        f"Type {name} and press enter:",
+    ]
+
+    def done(act: bool | None) -> None:
+        if act:
+            give(app, ("stop", {}))
+
+    app.push_screen(ConfirmDialog(f"Stop run {name}", lines, f"Stop run {name}", "Keep running", typed=name), done)
+
+
+def edit_limits(app: "EagleApp") -> None:
+    """Change stop-at and cap, and resume a run that waits at one of them."""
+    if refused(app, "run.limits") or app.view is None:
+        return
+    view = app.view
+    books = view.snapshot.spend.books
+    now = Limits(books.stop_at_pico, books.cap_pico)
+    lines = [
+        f"settled {figures.usd(books.settled_pico)}   open holds {figures.usd(books.open_pico)}, worst case",
+        f"burn    {panels.burn(view.snapshot)}",
+    ]
+
+    def done(limits: Limits | None) -> None:
+        orders = [] if limits is None else _limit_orders(view, now, limits)
+        if not orders:
+            return
+        give(app, *orders)
+        engine = standing.engine_of(view.snapshot)
+        if engine is None or not engine.alive:
+            ask_start(app)
+
+    app.push_screen(LimitsDialog(now, lines, lambda limits: consequence(view, limits)), done)
+
+
+def consequence(view: RunView, limits: Limits) -> list[Piece]:
+    """Say in a few lines what other limits mean."""
+    snapshot = view.snapshot
+    books = snapshot.spend.books
+    lines: list[Piece] = []
+    pace = snapshot.rate.pico_per_s if snapshot.rate is not None else 0.0
+    left = limits.stop_at_pico - books.spent_pico
+    if left <= 0:
+        lines.append(("stop-at is below what is settled: nothing new is sent.", "$warning"))
+    elif pace > 0:
+        lines.append(f"stop-at leaves {figures.usd(left)}: about {figures.clock(left / pace)} at this pace.")
+    else:
+        lines.append(f"stop-at leaves {figures.usd(left)} to spend.")
+    room = limits.cap_pico - books.committed_pico
+    if room <= 0:
+        lines.append(("cap is below what is committed: nothing new is sent until holds settle.", "$warning"))
+    else:
+        lines.append(f"cap leaves {figures.usd(room)} for new holds.")
+    if limits.stop_at_pico > limits.cap_pico:
+        lines.append(("stop-at is above the cap: the cap holds.", "$warning"))
+    if _waits_at_limit(view) and left > 0 and room > 0:
+        lines.append("The run then resumes.")
+    return lines
+
+
+def _waits_at_limit(view: RunView) -> bool:
+    return view.snapshot.run.pause_reason in ("stop_at", "cap")
+
+
+def _limit_orders(view: RunView, old: Limits, new: Limits) -> list[Order]:
+    orders: list[Order] = []
+    if new.cap_pico != old.cap_pico:
+        orders.append(("cap", {"usd": pico_to_usd_string(new.cap_pico)}))
+    if new.stop_at_pico != old.stop_at_pico:
+        orders.append(("stop-at", {"usd": pico_to_usd_string(new.stop_at_pico)}))
+    if orders and _waits_at_limit(view):
+        orders.append(("resume", {}))
+    return orders
+
+
+def ask_start(app: "EagleApp") -> None:
+    """Start the workers of the run, after asking."""
+    view = app.view
+    if view is None:
+        return
+    if app.read_only:
+        app.post_message(OrderDone("Read-only: attach without --read-only to start workers.", ok=False))
+        return
+    snapshot = view.snapshot
+    books = snapshot.spend.books
+    left = snapshot.states["queued"] + snapshot.states["in_flight"]
+    lines = [
+        f"{figures.plural(left, 'sample')} left to send, up to stop-at {figures.usd_short(books.stop_at_pico)}"
+        f" and cap {figures.usd_short(books.cap_pico)}.",
+        f"Settled so far {figures.usd(books.settled_pico)}. What was in flight is settled, or sent again.",
+        f"The same as: {view.restart_command}",
+    ]
+
+    def done(act: bool | None) -> None:
+        if act:
+            app.run_worker(_start(app, view), "start the workers", group="orders", exit_on_error=False)
+
+    app.push_screen(ConfirmDialog("Start the workers", lines, "Start them", "Leave it"), done)
+
+
+async def _start(app: "EagleApp", view: RunView) -> None:
+    """Run the command that people would: it starts every worker the config asks for, and resumes."""
+    arguments = ["run", str(view.folder.path), "--detach"]
+    program = "import sys; from eagletui.cli.app import main; sys.exit(main())"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        program,
+        *arguments,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await process.communicate()
+    if process.returncode == 0:
+        app.post_message(OrderDone("The workers are started.", ok=True))
+    else:
+        said = output.decode("utf-8", "replace").strip()
+        app.post_message(OrderDone(f"The workers did not start: {said or 'no message'}", ok=False))

@@ -1,0 +1,286 @@
+"""The figures of the dashboard, worded: one function a panel, each figure with its unit.
+
+Pure: a snapshot in, pieces of text out. What is not known is `-` or `unknown`, never 0.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from eagletui.ledger.rows import TickRow
+from eagletui.ledger.snapshot import Snapshot
+from eagletui.tui import figures
+from eagletui.tui.widgets.meter import Level
+from eagletui.tui.widgets.safe_text import Piece
+
+Pieces = tuple[Piece, ...]
+
+PROVED: Final = ("served", "logprobs", "streamed")
+UNPROVED: Final = ("inferred", "counted", "canonical", "conflict")
+_ENDED: Final = ("answered", "tokenized", "quarantined", "failed", "refused")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far generation is."""
+
+    ended: int
+    """Samples that will not be sent again by themselves."""
+    samples: int
+    eta_s: float | None
+    """None while the pace is unknown."""
+
+    @property
+    def fraction(self) -> float | None:
+        """Share that ended."""
+        return figures.share(self.ended, self.samples)
+
+
+def progress(snapshot: Snapshot) -> Progress:
+    """Measure generation."""
+    ended = sum(snapshot.states.get(state, 0) for state in _ENDED)
+    left = snapshot.samples - ended
+    pace = snapshot.rate.samples_per_s if snapshot.rate is not None else 0.0
+    eta_s = left / pace if pace > 0 and left and snapshot.run.state == "running" else None
+    return Progress(ended, snapshot.samples, eta_s)
+
+
+def generation(snapshot: Snapshot) -> dict[str, Pieces]:
+    """Figures of the generation panel."""
+    made = progress(snapshot)
+    states = snapshot.states
+    eta = f"      ETA {figures.clock(made.eta_s)}" if snapshot.run.state == "running" else ""
+    latency = snapshot.latency
+    return {
+        "samples": (
+            (figures.count(made.ended), "bold"),
+            f" / {figures.count(made.samples)}    {figures.percent(made.fraction)}{eta}",
+        ),
+        "in-flight": (
+            f"{figures.count(snapshot.in_flight)} of {figures.count(snapshot.run.max_in_flight)}",
+            f"     queued {figures.count(states['queued'])}",
+            (f"     limited by {snapshot.limited_by}" if snapshot.limited_by else "", "$quiet"),
+        ),
+        "failed": (
+            (figures.count(states["failed"]), "bold $error" if states["failed"] else ""),
+            f"     retried {figures.count(snapshot.retries)}     refused {figures.count(states['refused'])}",
+            f"     quarantined {figures.count(states['quarantined'])}" if states["quarantined"] else "",
+        ),
+        "latency": (
+            "unknown"
+            if latency is None
+            else f"p50 {figures.latency(latency.p50_s)}   p95 {figures.latency(latency.p95_s)}"
+            f"   last {figures.plural(latency.samples, 'answer')}",
+        ),
+        "tokens": (
+            f"{figures.count(snapshot.tokens.output)} out   {figures.count(snapshot.tokens.prompt)} prompt, counted",
+        ),
+    }
+
+
+def throughput(snapshot: Snapshot) -> str:
+    """Output tokens per second, now."""
+    return "-" if snapshot.rate is None else figures.rate(snapshot.rate.output_tokens_per_s)
+
+
+def token_rates(ticks: tuple[TickRow, ...]) -> list[float]:
+    """Output tokens per second between ticks."""
+    return [max(0.0, (b.output_tokens - a.output_tokens) / (b.at - a.at)) for a, b in pairwise(ticks)]
+
+
+def spend_level(snapshot: Snapshot) -> Level:
+    """The bar of the money: whole is the cap, the mark is stop-at."""
+    books = snapshot.spend.books
+    if not books.cap_pico:
+        return Level(0.0)
+    return Level(
+        books.spent_pico / books.cap_pico, books.open_pico / books.cap_pico, books.stop_at_pico / books.cap_pico
+    )
+
+
+def spend(snapshot: Snapshot) -> dict[str, Pieces]:
+    """Figures of the spend panel."""
+    books = snapshot.spend.books
+    of_stop = figures.percent(figures.share(books.spent_pico, books.stop_at_pico))
+    room = books.cap_pico - books.committed_pico
+    return {
+        "settled": (
+            (figures.usd(books.settled_pico), "bold"),
+            f"   {of_stop} of stop-at {figures.usd_short(books.stop_at_pico)}",
+        ),
+        "held": (
+            figures.usd(books.held_pico),
+            (f"   {figures.count(snapshot.in_flight)} in flight, worst case", "$quiet"),
+        ),
+        "unsettled": (
+            (figures.usd(books.unsettled_pico), "$warning" if books.unsettled_pico else ""),
+            f"   unattributed {figures.usd(books.unattributed_pico)}",
+        ),
+        "stop-at": (figures.usd_short(books.stop_at_pico), f"   {stop_at_forecast(snapshot)}"),
+        "cap": (figures.usd_short(books.cap_pico), f"   room {figures.usd(max(0, room))} for new holds"),
+        "usable": (
+            f"{figures.usd(snapshot.spend.per_million_usable_pico)} per 1M usable tok",
+            f"   wasted {figures.usd(snapshot.spend.wasted_pico)}",
+        ),
+    }
+
+
+def stop_at_forecast(snapshot: Snapshot) -> str:
+    """Say when stop-at is reached at the present pace, against the end of the run."""
+    books = snapshot.spend.books
+    left = books.stop_at_pico - books.spent_pico
+    if left <= 0:
+        return "reached" if books.stop_at_pico else "0: nothing is bought"
+    if snapshot.run.state != "running" or snapshot.rate is None or snapshot.rate.pico_per_s <= 0:
+        return "pace unknown"
+    seconds = left / snapshot.rate.pico_per_s
+    eta_s = progress(snapshot).eta_s
+    if eta_s is not None and eta_s <= seconds:
+        return "not reached before the end"
+    return f"in {figures.clock(seconds)}, before the end"
+
+
+def burn(snapshot: Snapshot) -> str:
+    """Dollars an hour."""
+    if snapshot.rate is None:
+        return "- /h"
+    return f"{figures.usd(round(snapshot.rate.pico_per_s * 3_600))} /h"
+
+
+def proved_level(snapshot: Snapshot) -> tuple[int, int]:
+    """Samples with proved ids, and all with ids."""
+    return sum(snapshot.evidence.get(kind, 0) for kind in PROVED), sum(snapshot.evidence.values())
+
+
+def drift(snapshot: Snapshot) -> dict[str, Pieces]:
+    """Figures of the drift and evidence panel."""
+    exact, total = proved_level(snapshot)
+    percent = snapshot.drift.percent
+    known = percent is not None
+    worst = max(
+        (endpoint for endpoint in snapshot.endpoints if endpoint.drift_percent),
+        key=lambda endpoint: abs(endpoint.drift_percent or 0),
+        default=None,
+    )
+    offsets = [
+        f"{endpoint.tag} {endpoint.row.offset_tokens:+d} ({endpoint.row.offset_cause})"
+        for endpoint in snapshot.endpoints
+        if endpoint.row is not None and endpoint.row.offset_tokens
+    ]
+    return {
+        "drift": (
+            (f"{figures.signed(snapshot.drift.tokens)} tok" if known else "unknown", "bold"),
+            f"   {figures.signed_percent(None if percent is None else percent / 100)} of billed" if known else "",
+            f"   {figures.plural(snapshot.drift.samples, 'sample')}" if known else "",
+        ),
+        "worst": (
+            "none" if worst is None else f"{worst.tag} {figures.signed_percent((worst.drift_percent or 0) / 100)}",
+            f"   offset {', '.join(offsets) or 'none'}",
+        ),
+        "proved": (
+            (figures.count(exact), "bold"),
+            f" of {figures.count(total)} with ids    {figures.percent(figures.share(exact, total))}",
+        ),
+        "proof": evidence_pieces(snapshot, PROVED),
+        "no-proof": evidence_pieces(snapshot, UNPROVED),
+        "resegmented": (f"{figures.plural(snapshot.resegmented, 'sample')}, same bytes but other ids",),
+    }
+
+
+def evidence_pieces(snapshot: Snapshot, kinds: tuple[str, ...]) -> Pieces:
+    """Samples by evidence, in the order of the kinds."""
+    found = [(kind, snapshot.evidence[kind]) for kind in kinds if snapshot.evidence.get(kind)]
+    pieces: list[Piece] = []
+    for kind, samples in found:
+        tone = "$error" if kind == "conflict" else "" if kind in PROVED else "$warning"
+        pieces.append((f"{'  ' if pieces else ''}{kind} {samples:,}", tone))
+    return tuple(pieces) or ("none",)
+
+
+def extraction(snapshot: Snapshot, free_bytes: int | None) -> dict[str, Pieces]:
+    """Figures of the extraction panel."""
+    extract = snapshot.extract
+    wanted = extract.samples + extract.pending
+    pace = snapshot.rate.extracted_per_s if snapshot.rate is not None else None
+    worker = next((worker for worker in snapshot.workers if worker.role == "extractor"), None)
+    if worker is None:
+        state = "not started"
+    elif worker.stopped:
+        state = "ended"
+    else:
+        state = f"pid {worker.pid} {'running' if worker.alive else 'dead'}"
+    lag = "in step" if not extract.pending else f"{figures.plural(extract.pending, 'sample')} waiting"
+    return {
+        "features": (
+            (figures.count(extract.samples), "bold"),
+            f" / {figures.count(wanted)} trainable    {figures.percent(figures.share(extract.samples, wanted))}",
+        ),
+        "shards": (f"{figures.count(extract.shards)} sealed   {figures.size(extract.bytes)}",),
+        "rows": (f"{figures.count(extract.rows)}   one a token, {row_size(snapshot)} each",),
+        "lag": (lag, f"   {figures.rate(pace)} samples/s" if pace is not None else "   pace unknown"),
+        "extractor": (state,),
+        "disk": (f"{figures.size(free_bytes)} free", f"   {disk_forecast(snapshot)}"),
+    }
+
+
+def row_size(snapshot: Snapshot) -> str:
+    """Bytes of one row of hidden states."""
+    extract = snapshot.extract
+    return figures.size(extract.bytes // extract.rows) if extract.rows else "size unknown"
+
+
+def extract_level(snapshot: Snapshot) -> Level:
+    """The bar of extraction."""
+    wanted = snapshot.extract.samples + snapshot.extract.pending
+    return Level(snapshot.extract.samples / wanted if wanted else 0.0)
+
+
+def disk_forecast(snapshot: Snapshot) -> str:
+    """Say how many bytes the waiting samples will take, from those that are sealed."""
+    extract = snapshot.extract
+    if not extract.pending:
+        return "nothing waits"
+    if not extract.samples:
+        return "need unknown until a shard is sealed"
+    return f"~{figures.size(extract.bytes * extract.pending // extract.samples)} more to come"
+
+
+def compact_lines(snapshot: Snapshot, free_bytes: int | None) -> dict[str, Pieces]:
+    """The same in two lines a panel, for small terminals."""
+    made = progress(snapshot)
+    books = snapshot.spend.books
+    exact, total = proved_level(snapshot)
+    p95 = "-" if snapshot.latency is None else figures.latency(snapshot.latency.p95_s)
+    failed = snapshot.states["failed"]
+    drift_text = "unknown" if snapshot.drift.percent is None else f"{figures.signed(snapshot.drift.tokens)} tok"
+    extract = snapshot.extract
+    return {
+        "generation-1": (
+            (figures.count(made.ended), "bold"),
+            f" / {figures.count(made.samples)}  {figures.percent(made.fraction)}",
+            f"   ETA {figures.clock(made.eta_s)}" if snapshot.run.state == "running" else "",
+        ),
+        "generation-2": (
+            f"{throughput(snapshot)} tok/s   {figures.count(snapshot.in_flight)} in flight   ",
+            (f"{figures.count(failed)} failed", "bold $error" if failed else ""),
+            f"   p95 {p95}",
+        ),
+        "spend-1": (
+            (figures.usd(books.settled_pico), "bold"),
+            f" settled, {figures.percent(figures.share(books.spent_pico, books.stop_at_pico))}",
+            f" of stop-at {figures.usd_short(books.stop_at_pico)}",
+        ),
+        "spend-2": (
+            f"held {figures.usd(books.open_pico)}   cap {figures.usd_short(books.cap_pico)}   {burn(snapshot)}",
+            f"   stop-at {stop_at_forecast(snapshot)}",
+        ),
+        "drift-1": (
+            f"drift {drift_text}   proved {figures.count(exact)} of {figures.count(total)}",
+            f"   resegmented {figures.count(snapshot.resegmented)}",
+        ),
+        "drift-2": (
+            f"shards {figures.count(extract.shards)}   rows {figures.count(extract.rows)}",
+            f"   {figures.size(extract.bytes)}",
+            f"   waiting {figures.count(extract.pending)}   disk {figures.size(free_bytes)}",
+        ),
+    }

@@ -1,0 +1,107 @@
+"""Look at the ledger again and again, and read it where it changed."""
+
+import asyncio
+import contextlib
+import shutil
+from collections.abc import Callable
+
+from textual.message import Message
+
+from eagletui.core.errors import LedgerError
+from eagletui.core.lifecycle import FINISHED_RUNS
+from eagletui.ledger.async_reader import AsyncReader
+from eagletui.ledger.rows import EventRow
+from eagletui.runs import RunFolder
+from eagletui.tui.messages import RunRead, RunUnreadable
+from eagletui.tui.run_view import EVENTS_KEPT, RunView
+
+_ATTENTION = 200
+_TICKS_S = 300
+_RELOOK_S = 2.0
+"""A run that should be moving is read this often even if nothing was written: its workers may have died."""
+
+
+class Poller:
+    """Reads one run and posts what it found."""
+
+    def __init__(
+        self, folder: RunFolder, reader: AsyncReader, clock: Callable[[], float], post: Callable[[Message], object]
+    ) -> None:
+        """Prepare.
+
+        Args:
+            folder: the run.
+            reader: open on its ledger.
+            clock: Unix seconds.
+            post: takes the messages.
+        """
+        self._folder = folder
+        self._reader = reader
+        self._clock = clock
+        self._post = post
+        self._wake = asyncio.Event()
+        self._version: int | None = None
+        self._view: RunView | None = None
+
+    async def run(self, interval_s: float) -> None:
+        """Look until cancelled."""
+        while True:
+            await self.look()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), interval_s)
+            self._wake.clear()
+
+    def look_now(self) -> None:
+        """Do not wait for the next turn."""
+        self._version = None
+        self._wake.set()
+
+    async def look(self) -> None:
+        """Look once, and read if there is something new."""
+        try:
+            version = await self._reader.data_version()
+            now = self._clock()
+            if self._view is not None and version == self._version and not self._is_due(self._view, now):
+                self._view = self._view.looked_at(now)
+            else:
+                self._view = await self._read(now)
+                self._version = version
+        except LedgerError as error:
+            self._post(RunUnreadable(error))
+        else:
+            self._post(RunRead(self._view))
+
+    def _is_due(self, view: RunView, now: float) -> bool:
+        return view.snapshot.run.state not in FINISHED_RUNS and now - view.snapshot.at >= _RELOOK_S
+
+    async def _read(self, now: float) -> RunView:
+        snapshot = await self._reader.snapshot()
+        old = self._view
+        events: tuple[EventRow, ...] = () if old is None else old.events
+        if old is None:
+            events = tuple(await self._reader.last_events(EVENTS_KEPT))
+        elif snapshot.last_event_id > old.snapshot.last_event_id:
+            last_id = events[-1].id if events else 0
+            if snapshot.last_event_id - last_id > EVENTS_KEPT:
+                events = tuple(await self._reader.last_events(EVENTS_KEPT))
+            else:
+                new = await self._reader.events(last_id, EVENTS_KEPT)
+                events = (*events, *new)[-EVENTS_KEPT:]
+        end = snapshot.run.finished_at or now
+        return RunView(
+            folder=self._folder,
+            snapshot=snapshot,
+            attention=tuple(await self._reader.attention(_ATTENTION)),
+            events=events,
+            ticks=tuple(await self._reader.ticks(end - _TICKS_S)),
+            free_bytes=_free_bytes(self._folder),
+            read_at=now,
+        )
+
+
+def _free_bytes(folder: RunFolder) -> int | None:
+    try:
+        return shutil.disk_usage(folder.path).free
+    except OSError:
+        # A disk that went away is reported by whoever writes to it.
+        return None

@@ -1,0 +1,37 @@
+"""What the screens of one run show at a time: one read of the ledger, kept until the next."""
+
+from dataclasses import dataclass, replace
+
+from eagletui.ledger.reader import Attention
+from eagletui.ledger.rows import EventRow, TickRow
+from eagletui.ledger.snapshot import Snapshot
+from eagletui.runs import RunFolder
+
+EVENTS_KEPT = 500
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """One read."""
+
+    folder: RunFolder
+    snapshot: Snapshot
+    attention: tuple[Attention, ...]
+    """What needs a person, worst first."""
+    events: tuple[EventRow, ...]
+    """The newest, oldest first."""
+    ticks: tuple[TickRow, ...]
+    """The last minutes, oldest first."""
+    free_bytes: int | None
+    """Free space where the features go; None when the disk does not tell."""
+    read_at: float
+    """When the ledger was last looked at; it had not changed since the snapshot."""
+
+    @property
+    def restart_command(self) -> str:
+        """What starts the workers of this run from a shell."""
+        return f"eagletui run {self.folder.name} --detach"
+
+    def looked_at(self, now: float) -> "RunView":
+        """The same figures, known to be current."""
+        return replace(self, read_at=now)

@@ -1,0 +1,349 @@
+"""Every sample: a virtual list over the ledger with a filter line, presets, marks and a preview."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar, Final, get_args
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Horizontal, VerticalScroll
+from textual.widgets import Input
+
+from eagletui.core.errors import LedgerError
+from eagletui.ledger.filters import SampleFilter, Sort
+from eagletui.ledger.rows import SampleRow
+from eagletui.tui import figures, orders, standing
+from eagletui.tui.filter_line import EXAMPLE, PRESETS, FilterLineError, preset_name, read_filter, write_filter
+from eagletui.tui.keys import View, bindings
+from eagletui.tui.run_view import RunView
+from eagletui.tui.sample_order import SampleOrder
+from eagletui.tui.sample_text import preview_lines, row_line, sample_document
+from eagletui.tui.screens.clip import copy_text, save_text
+from eagletui.tui.screens.frame import FramedScreen
+from eagletui.tui.theme import glyphs_of, is_ascii
+from eagletui.tui.widgets.ledger_table import PAGE_ROWS, Column, LedgerTable
+from eagletui.tui.widgets.safe_text import Piece, SafeText, stacked, styled, titled
+
+_PROBLEMS: Final = tuple(PRESETS[name] for name in ("mismatched", "drifting", "failed"))
+_PROVED: Final = ("served", "logprobs", "streamed")
+
+
+class SamplesScreen(FramedScreen):
+    """The browser."""
+
+    VIEW: ClassVar[View] = "samples"
+    BINDINGS: ClassVar[list[BindingType]] = bindings("samples")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._wanted = SampleFilter()
+        self._ids: Sequence[int] = ()
+        self._problems: set[int] | None = None
+        self._marked: set[str] = set()
+        self._loaded_at_event = -1
+        self._seen_version: float | None = None
+
+    def compose_body(self) -> ComposeResult:
+        """Lay out the filter line, the list and the preview."""
+        yield SafeText(id="filter-line")
+        yield Input(id="filter-input", placeholder="", classes="-hidden", select_on_focus=False)
+        with Horizontal(id="samples-body"):
+            yield LedgerTable[SampleRow](
+                self._columns(),
+                empty="no sample fits",
+                is_marked=lambda row: row.sample_key in self._marked,
+                shows_range=True,
+                id="samples",
+                classes="panel",
+            )
+            with VerticalScroll(id="preview", classes="panel", can_focus=False):
+                yield SafeText(id="preview-text")
+
+    def on_mount(self) -> None:
+        """Load the list."""
+        self.query_one("#preview").border_title = titled(self.app, "Preview")
+        self.table.border_title = titled(self.app, "Samples")
+        self.table.focus()
+        self._load()
+
+    @property
+    def table(self) -> LedgerTable[SampleRow]:
+        """The list."""
+        return self.query_one("#samples", LedgerTable)
+
+    def paint_view(self, view: RunView) -> None:
+        """Read the visible rows again where the ledger changed."""
+        if view.snapshot.at != self._seen_version:
+            self._seen_version = view.snapshot.at
+            if self._ids:
+                self.table.ask_again()
+        self._say_filter(view)
+
+    def show_only(self, wanted: SampleFilter) -> None:
+        """Filter as another screen asks."""
+        self._wanted = wanted
+        self._load()
+
+    def _load(self, keep: int | None = None) -> None:
+        self.run_worker(self._read_list(keep), "list the samples", group="list", exclusive=True, exit_on_error=False)
+
+    async def _read_list(self, keep: int | None) -> None:
+        """Show the first page at once, then everything; put the cursor back on the sample it was on."""
+        self._problems = None
+        reader, wanted = self.eagle.reader, self._wanted
+        if keep is None:
+            page = await reader.page(wanted, None, PAGE_ROWS)
+            self._ids = [row.id for row in page]
+            self.table.reset(len(page))
+            self.table.put(0, page)
+        ids = await reader.sample_ids(wanted)
+        self._ids = ids
+        if keep is None:
+            self.table.grow(len(ids))
+        else:
+            self.table.reset(len(ids), cursor=ids.index(keep) if keep in ids else 0)
+        view = self.eagle.view
+        if view is not None:
+            self._loaded_at_event = view.snapshot.samples
+            self._say_filter(view)
+
+    def on_ledger_table_page_wanted(self, message: LedgerTable.PageWanted) -> None:
+        """Read a page that came into view."""
+        self.run_worker(
+            self._read_page(message.page), "read a page of samples", group=f"page-{message.page}", exit_on_error=False
+        )
+
+    async def _read_page(self, page: int) -> None:
+        ids = list(self._ids[page * PAGE_ROWS : (page + 1) * PAGE_ROWS])
+        rows = await self.eagle.reader.rows(ids)
+        if ids == list(self._ids[page * PAGE_ROWS : (page + 1) * PAGE_ROWS]):
+            self.table.put(page, rows)
+
+    def _say_filter(self, view: RunView) -> None:
+        wanted = self._wanted
+        line = write_filter(wanted) or "none"
+        count = f"{len(self._ids):,} of {view.snapshot.samples:,}"
+        new = view.snapshot.samples - self._loaded_at_event if self._loaded_at_event >= 0 else 0
+        grown = f"   +{new:,} new, R reads them" if new > 0 else ""
+        pieces: list[Piece] = [
+            ("/ ", "bold $primary"),
+            ("filter ", "$quiet"),
+            line,
+            ("   f ", "bold $primary"),
+            ("preset ", "$quiet"),
+            preset_name(wanted),
+            ("   s ", "bold $primary"),
+            ("sort ", "$quiet"),
+            f"{wanted.sort}{' desc' if wanted.reverse else ''}",
+            f"   {count}{grown}",
+        ]
+        if self._marked:
+            pieces.append(f"   {len(self._marked):,} marked")
+        self.query_one("#filter-line", SafeText).show(styled(*pieces, ascii_=is_ascii(self.app)))
+
+    def _columns(self) -> tuple[Column[SampleRow], ...]:
+        return (
+            Column("sample", 12, lambda row: row.sample_key),
+            Column("state", 11, self._state),
+            Column("evidence", 9, self._evidence),
+            Column("billed", 7, lambda row: figures.count(row.billed_output_tokens), right=True, from_width=100),
+            Column("counted", 7, lambda row: figures.count(row.output_tokens), right=True, from_width=90),
+            Column("drift", 5, lambda row: figures.signed(row.drift_tokens), right=True),
+            Column("spans", 5, lambda row: figures.count(row.spans), right=True),
+            Column("cost $", 9, lambda row: figures.usd(row.cost_pico).removeprefix("$"), right=True, from_width=90),
+            Column("finish", 8, lambda row: row.finish_reason or figures.UNKNOWN, from_width=90),
+            Column("prompt", 0, lambda row: row.preview),
+        )
+
+    def _state(self, row: SampleRow) -> Piece:
+        glyphs = glyphs_of(self.app)
+        marks = {
+            "queued": (glyphs.queued, "$quiet"),
+            "in_flight": (glyphs.draining, "$primary"),
+            "failed": (glyphs.failed, "bold $error"),
+            "refused": (glyphs.failed, "bold $error"),
+            "quarantined": (glyphs.warning, "$warning"),
+        }
+        mark, tone = marks.get(row.state, (glyphs.done if row.extracted else glyphs.running, ""))
+        return (f"{mark} {'extracted' if row.extracted else row.state.replace('_', ' ')}", tone)
+
+    def _evidence(self, row: SampleRow) -> Piece:
+        if row.evidence is None:
+            return figures.UNKNOWN
+        tone = "" if row.evidence in _PROVED else "bold $error" if row.evidence == "conflict" else "$warning"
+        return (row.evidence, tone)
+
+    def on_ledger_table_moved(self, message: LedgerTable.Moved) -> None:
+        """Show the sample under the cursor."""
+        self._preview()
+        if self.eagle.view is not None:
+            self._say_filter(self.eagle.view)
+
+    def _preview(self) -> None:
+        row = self.table.current
+        text = self.query_one("#preview-text", SafeText)
+        if row is None:
+            text.say("")
+            return
+        text.show(row_line(row, ascii_=is_ascii(self.app)))
+        if self.app.size.width >= 100 and not self.query_one("#preview").has_class("-hidden"):
+            self.run_worker(
+                self._read_preview(row.sample_key),
+                "read a sample",
+                group="preview",
+                exclusive=True,
+                exit_on_error=False,
+            )
+
+    async def _read_preview(self, key: str) -> None:
+        detail = await self.eagle.reader.sample(key)
+        row = self.table.current
+        if detail is not None and row is not None and row.sample_key == key:
+            lines = preview_lines(detail, ascii_=is_ascii(self.app))
+            self.query_one("#preview-text", SafeText).show(stacked(lines))
+
+    def on_ledger_table_chosen(self, message: LedgerTable.Chosen) -> None:
+        """Open the inspector."""
+        self.action_open()
+
+    def action_open(self) -> None:
+        """Open the inspector on the sample under the cursor."""
+        row = self.table.current
+        if row is not None:
+            self.eagle.open_sample(row.sample_key, SampleOrder(ids=self._ids), self.table.cursor)
+
+    def action_filter(self) -> None:
+        """Edit the filter line."""
+        field = self.query_one("#filter-input", Input)
+        field.value = write_filter(self._wanted)
+        field.remove_class("-hidden")
+        field.focus()
+        self.say((EXAMPLE, "$quiet"))
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Apply the filter line, or say what is wrong with it."""
+        try:
+            wanted = read_filter(event.value, self._wanted)
+        except FilterLineError as error:
+            self.say((f"Filter: {error}", "$warning"))
+            return
+        self._leave_filter()
+        self._wanted = wanted
+        self._load()
+
+    def _leave_filter(self) -> None:
+        self.query_one("#filter-input", Input).add_class("-hidden")
+        self.table.focus()
+
+    async def action_back(self) -> None:
+        """Leave the filter line, then clear the filter, then go to the run."""
+        if self.query_one("#filter-input", Input).has_focus:
+            self._leave_filter()
+        elif preset_name(self._wanted) != "all":
+            self._wanted = SampleFilter(sort=self._wanted.sort, reverse=self._wanted.reverse)
+            self._load()
+        else:
+            await super().action_back()
+
+    def action_preset(self) -> None:
+        """Take the next ready-made filter."""
+        names = list(PRESETS)
+        now = preset_name(self._wanted)
+        following = names[(names.index(now) + 1) % len(names) if now in names else 0]
+        self._wanted = replace(PRESETS[following], sort=self._wanted.sort, reverse=self._wanted.reverse)
+        self._load()
+
+    def action_sort(self) -> None:
+        """Sort by the next figure."""
+        sorts: tuple[Sort, ...] = get_args(Sort)
+        following = sorts[(sorts.index(self._wanted.sort) + 1) % len(sorts)]
+        self._wanted = replace(self._wanted, sort=following, reverse=following != "id")
+        self._load()
+
+    def action_reverse(self) -> None:
+        """Turn the order around."""
+        self._wanted = replace(self._wanted, reverse=not self._wanted.reverse)
+        self._load()
+
+    def action_reload(self) -> None:
+        """Read the list anew, with the cursor on the same sample."""
+        if self.eagle.view is not None and standing.is_dead(self.eagle.view.snapshot):
+            self.eagle.action_refresh_now()
+            return
+        row = self.table.current
+        self._load(keep=None if row is None else row.id)
+
+    def action_preview(self) -> None:
+        """Show or hide the preview."""
+        self.query_one("#preview").toggle_class("-hidden")
+        self._preview()
+
+    def action_mark(self) -> None:
+        """Mark the sample and go to the next."""
+        row = self.table.current
+        if row is not None:
+            self._marked ^= {row.sample_key}
+            self.table.refresh_lines(self.table.cursor + 1)
+            self.table.move_to(self.table.cursor + 1)
+
+    def action_retry(self) -> None:
+        """Queue failed or refused samples again."""
+        row = self.table.current
+        keys = sorted(self._marked) or ([row.sample_key] if row is not None else [])
+        if self.eagle.read_only:
+            self.say(("Retry: read-only", "$warning"))
+        elif keys and not self._marked and row is not None and row.state not in ("failed", "refused"):
+            self.say(
+                (f"Retry: {row.sample_key} is {row.state}; only failed or refused samples are sent again", "$warning")
+            )
+        elif keys:
+            orders.give(self.eagle, ("retry", {"samples": keys}))
+            self._marked.clear()
+
+    def action_next_problem(self) -> None:
+        """Go to the next sample with a mismatch, drift or failure."""
+        self._step_problem(1)
+
+    def action_previous_problem(self) -> None:
+        """Go to the previous one."""
+        self._step_problem(-1)
+
+    def _step_problem(self, by: int) -> None:
+        self.run_worker(
+            self._find_problem(by), "find the next problem", group="problem", exclusive=True, exit_on_error=False
+        )
+
+    async def _find_problem(self, by: int) -> None:
+        if self._problems is None:
+            found: set[int] = set()
+            for problem in _PROBLEMS:
+                found |= set(await self.eagle.reader.sample_ids(problem))
+            self._problems = found
+        at = self.table.cursor + by
+        while 0 <= at < len(self._ids):
+            if self._ids[at] in self._problems:
+                self.table.move_to(at)
+                return
+            at += by
+        self.say("No problem further on." if self._problems else "No sample here has a mismatch, drift or a failure.")
+
+    def action_copy(self) -> None:
+        """Copy the sample's key and figures."""
+        row = self.table.current
+        if row is not None:
+            copy_text(self, row_line(row).plain)
+
+    def action_save(self) -> None:
+        """Save everything about the sample."""
+        row = self.table.current
+        if row is not None:
+            self.run_worker(self._save(row.sample_key), "save a sample", group="save", exit_on_error=False)
+
+    async def _save(self, key: str) -> None:
+        try:
+            detail = await self.eagle.reader.sample(key)
+        except LedgerError as error:
+            self.say((str(error), "$error"))
+            return
+        if detail is not None:
+            save_text(self, key, sample_document(detail))

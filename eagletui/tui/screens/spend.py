@@ -1,0 +1,159 @@
+"""Where the money stands, and what each endpoint took and billed."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Grid, Vertical
+
+from eagletui.ledger.rows import PriceRow
+from eagletui.ledger.snapshot import EndpointFigures, Snapshot
+from eagletui.tui import figures, panels
+from eagletui.tui.keys import View, bindings
+from eagletui.tui.run_view import RunView
+from eagletui.tui.screens.frame import FramedScreen
+from eagletui.tui.widgets.ledger_table import Column, LedgerTable
+from eagletui.tui.widgets.meter import Meter
+from eagletui.tui.widgets.safe_text import Piece, titled
+from eagletui.tui.widgets.stat import Stat
+
+_BOOKS = (
+    ("settled", "settled"),
+    ("held", "held"),
+    ("unsettled", "unsettled"),
+    ("unattributed", "unattributed"),
+    ("committed", "committed"),
+    ("stop-at", "stop-at"),
+    ("cap", "cap"),
+)
+_USE = (
+    ("usable", "usable"),
+    ("wasted", "wasted"),
+    ("burn", "burn"),
+    ("billed-out", "billed out"),
+    ("billed-in", "billed in"),
+    ("attempts", "attempts"),
+    ("retried", "retried"),
+)
+
+
+class SpendScreen(FramedScreen):
+    """The books."""
+
+    VIEW: ClassVar[View] = "spend"
+    BINDINGS: ClassVar[list[BindingType]] = bindings("spend")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._prices: Mapping[str, PriceRow] = {}
+        self._read_at: float | None = None
+
+    def compose_body(self) -> ComposeResult:
+        """Lay out the books, what the money bought, and the endpoints."""
+        with Grid(id="panels"):
+            with Vertical(id="books", classes="panel"):
+                yield Meter(id="books-meter")
+                for line, label in _BOOKS:
+                    yield Stat(label, label_cells=14, id=f"books-{line}")
+            with Vertical(id="use", classes="panel"):
+                for line, label in _USE:
+                    yield Stat(label, label_cells=14, id=f"use-{line}")
+        yield LedgerTable[EndpointFigures](self._columns(), empty="no endpoint yet", id="endpoints", classes="panel")
+
+    def on_mount(self) -> None:
+        """Name the panels."""
+        for panel, title in (("#books", "Books"), ("#use", "What it bought"), ("#endpoints", "Endpoints")):
+            self.query_one(panel).border_title = titled(self.app, title)
+        self.query_one("#endpoints").focus()
+
+    def paint_view(self, view: RunView) -> None:
+        """Put the figures in their places."""
+        snapshot = view.snapshot
+        for name, values in (("books", books_figures(snapshot)), ("use", use_figures(snapshot))):
+            for line, pieces in values.items():
+                self.query_one(f"#{name}-{line}", Stat).put(*pieces)
+        self.query_one("#books-meter", Meter).level = panels.spend_level(snapshot)
+        self.query_one("#endpoints", LedgerTable).fill(snapshot.endpoints)
+        if snapshot.at != self._read_at:
+            self._read_at = snapshot.at
+            self.run_worker(self._read_prices(), "read prices", group="prices", exclusive=True, exit_on_error=False)
+
+    async def _read_prices(self) -> None:
+        prices = {price.endpoint: price for price in await self.eagle.reader.prices()}
+        if prices != self._prices:
+            self._prices = prices
+            self.query_one("#endpoints").refresh()
+
+    def _columns(self) -> tuple[Column[EndpointFigures], ...]:
+        return (
+            Column("endpoint", 0, lambda row: row.tag),
+            Column("state", 11, _state),
+            Column("samples", 8, lambda row: figures.count(row.samples), right=True),
+            Column("failed", 6, lambda row: figures.count(row.failures), right=True),
+            Column("billed", 10, lambda row: figures.count(row.billed_output), right=True, from_width=100),
+            Column("counted", 10, lambda row: figures.count(row.output), right=True, from_width=100),
+            Column(
+                "drift", 7, lambda row: "-" if row.drift_percent is None else figures.signed(row.drift_tokens), True
+            ),
+            Column("offset", 6, _offset, right=True, from_width=76),
+            Column("in/out $/1M", 13, self._price, right=True, from_width=100),
+            Column("cost", 10, lambda row: figures.usd(row.cost_pico), right=True),
+        )
+
+    def _price(self, row: EndpointFigures) -> str:
+        price = self._prices.get(row.tag)
+        if price is None:
+            return figures.UNKNOWN
+        return f"{_per_million(price.prompt_usd)}/{_per_million(price.completion_usd)}"
+
+
+def books_figures(snapshot: Snapshot) -> dict[str, tuple[Piece, ...]]:
+    """Where the money stands."""
+    books = snapshot.spend.books
+    room = books.cap_pico - books.committed_pico
+    return {
+        "settled": ((figures.usd(books.settled_pico), "bold"), "   known costs"),
+        "held": (figures.usd(books.held_pico), f"   {figures.count(snapshot.in_flight)} in flight, worst case"),
+        "unsettled": (figures.usd(books.unsettled_pico), "   worst case, cost not known yet"),
+        "unattributed": (figures.usd(books.unattributed_pico), "   on the key, unexplained"),
+        "committed": (figures.usd(books.committed_pico), f"   all of it; {figures.usd(max(0, room))} below the cap"),
+        "stop-at": (figures.usd_short(books.stop_at_pico), f"   {panels.stop_at_forecast(snapshot)}"),
+        "cap": (figures.usd_short(books.cap_pico), "   never committed beyond"),
+    }
+
+
+def use_figures(snapshot: Snapshot) -> dict[str, tuple[Piece, ...]]:
+    """What the money bought."""
+    tokens = snapshot.tokens
+    return {
+        "usable": (
+            f"{figures.usd(snapshot.spend.per_million_usable_pico)} per 1M usable tok",
+            f"   {figures.count(tokens.trainable)} tok",
+        ),
+        "wasted": (figures.usd(snapshot.spend.wasted_pico), "   settled without an answer"),
+        "burn": (panels.burn(snapshot),),
+        "billed-out": (f"{figures.count(tokens.billed_output)} tok", f"   counted {figures.count(tokens.output)}"),
+        "billed-in": (f"{figures.count(tokens.billed_prompt)} tok", f"   counted {figures.count(tokens.prompt)}"),
+        "attempts": (
+            f"{figures.count(sum(snapshot.attempts.values()))}",
+            f"   settled {figures.count(snapshot.attempts.get('settled'))}"
+            f"   void {figures.count(snapshot.attempts.get('void'))}"
+            f"   unsettled {figures.count(snapshot.attempts.get('unsettled'))}",
+        ),
+        "retried": (figures.count(snapshot.retries), f"   {figures.plural(snapshot.failures, 'error')}"),
+    }
+
+
+def _state(row: EndpointFigures) -> Piece:
+    if row.row is None:
+        return ("unlisted", "$warning")
+    return row.row.state if row.row.state == "open" else (row.row.state, "bold $warning")
+
+
+def _offset(row: EndpointFigures) -> str:
+    return figures.signed(row.row.offset_tokens) if row.row is not None and row.row.offset_tokens else "none"
+
+
+def _per_million(usd_per_token: str) -> str:
+    return f"{float(usd_per_token) * 1_000_000:.2f}"

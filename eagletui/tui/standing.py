@@ -1,0 +1,171 @@
+"""How a run stands, in words: the pill, the workers, the banner and its way out.
+
+Pure: a snapshot and the time in, pieces of text out.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from eagletui.core.lifecycle import FINISHED_RUNS, PauseReason
+from eagletui.ledger.snapshot import Snapshot, WorkerFigures
+from eagletui.tui import figures
+from eagletui.tui.theme import Glyphs
+from eagletui.tui.widgets.pill import RunStatus
+from eagletui.tui.widgets.safe_text import Piece
+
+SILENT_AFTER_S: Final = 5.0
+"""A worker beats every second; after this long it counts as silent."""
+LEDGER_STALE_AFTER_S: Final = 5.0
+WORKING: Final = ("running", "draining")
+
+
+@dataclass(frozen=True, slots=True)
+class Banner:
+    """A line that stays until its cause is gone."""
+
+    text: str
+    """What happened, in numbers."""
+    ways_out: tuple[tuple[str, str], ...]
+    """Key and what it does."""
+    tone: str
+    """`warning`, `error` or `note`."""
+
+
+def engine_of(snapshot: Snapshot) -> WorkerFigures | None:
+    """Give the engine's sign of life."""
+    return next((worker for worker in snapshot.workers if worker.role == "engine"), None)
+
+
+def silence(worker: WorkerFigures, snapshot: Snapshot, now: float) -> float:
+    """Tell how long ago a worker gave its last sign, as of now."""
+    return worker.heartbeat_age_s + max(0.0, now - snapshot.at)
+
+
+def is_dead(snapshot: Snapshot) -> bool:
+    """Tell whether the run should be worked on and nobody does."""
+    if snapshot.run.state not in WORKING:
+        return False
+    engine = engine_of(snapshot)
+    return engine is None or not engine.alive
+
+
+def is_silent(snapshot: Snapshot, now: float) -> bool:
+    """Tell whether the engine holds its lock and gives no sign."""
+    engine = engine_of(snapshot)
+    if snapshot.run.state not in WORKING or engine is None or not engine.alive:
+        return False
+    return silence(engine, snapshot, now) > SILENT_AFTER_S
+
+
+def run_status(snapshot: Snapshot, now: float) -> RunStatus:
+    """Sum the run up for the pill."""
+    engine = engine_of(snapshot)
+    silent_s = silence(engine, snapshot, now) if engine is not None and is_silent(snapshot, now) else None
+    run = snapshot.run
+    return RunStatus(run.state, run.pause_reason, snapshot.in_flight, silent_s, is_dead(snapshot))
+
+
+def elapsed(snapshot: Snapshot, now: float) -> str:
+    """Tell how long the run has been going, or went."""
+    run = snapshot.run
+    if run.started_at is None:
+        return "not started"
+    end = run.finished_at if run.state in FINISHED_RUNS and run.finished_at is not None else now
+    return figures.clock(end - run.started_at)
+
+
+def worker_pieces(snapshot: Snapshot, now: float) -> tuple[Piece, ...]:
+    """Name each worker and its state."""
+    if not snapshot.workers:
+        return (("no worker", "$quiet"),)
+    return tuple(worker_piece(worker, snapshot, now) for worker in snapshot.workers)
+
+
+def worker_piece(worker: WorkerFigures, snapshot: Snapshot, now: float) -> Piece:
+    """Name one worker, its pid and its state."""
+    name = worker.role if worker.slot == 0 else f"{worker.role}.{worker.slot}"
+    if worker.stopped:
+        return (f"{name} ended", "$quiet")
+    if not worker.alive:
+        return (f"{name} {worker.pid} dead", "bold $error")
+    if not worker.ready:
+        return (f"{name} {worker.pid} starting", "$quiet")
+    silent_s = silence(worker, snapshot, now)
+    if silent_s > SILENT_AFTER_S:
+        return (f"{name} {worker.pid} silent {figures.age(silent_s)}", "bold $warning")
+    return (f"{name} {worker.pid} ok", "$quiet")
+
+
+def ledger_piece(read_at: float | None, now: float) -> Piece:
+    """Tell how old the figures on the screen are."""
+    if read_at is None:
+        return ("ledger not read yet", "$quiet")
+    old_s = now - read_at
+    if old_s > LEDGER_STALE_AFTER_S:
+        return (f"? ledger {figures.age(old_s)} ago", "bold $warning")
+    return ("ledger read <5 s ago", "$quiet")
+
+
+def finishing(snapshot: Snapshot) -> str:
+    """Say what is still in flight and what it can cost."""
+    if not snapshot.in_flight:
+        return "Nothing is in flight."
+    return f"{snapshot.in_flight:,} in flight, at most {figures.usd(snapshot.spend.books.held_pico)}."
+
+
+_RESUME: Final = ("p", "resume")
+_STOP: Final = ("X", "stop run")
+_LIMITS: Final = ("$", "raise the limit")
+_PAUSES: Final[dict[PauseReason, tuple[str, tuple[tuple[str, str], ...], str]]] = {
+    "user": ("Paused by you.", (_RESUME, _STOP), "note"),
+    "stop_at": ("Stop-at {stop_at} is reached.", (_LIMITS, _STOP), "warning"),
+    "cap": ("Cap {cap}: the next request could pass it.", (_LIMITS, _STOP), "warning"),
+    "credit": ("The provider's account has no credit. Add some there, then resume.", (_RESUME, _STOP), "warning"),
+    "key_limit": ("The key's own limit is reached. Raise it at the provider.", (_RESUME, _STOP), "warning"),
+    "price": ("A price is not what it was.", (("3", "see prices"), _RESUME, _STOP), "warning"),
+    "breaker": ("Too much went wrong in a row.", (("5", "see the log"), _RESUME, _STOP), "error"),
+    "check": ("A check did not hold.", (("n", "next issue"), _RESUME, _STOP), "warning"),
+    "disk": ("The disk is full. Free some space, then resume.", (_RESUME, _STOP), "error"),
+}
+
+
+def banner(snapshot: Snapshot, now: float, restart: str) -> Banner | None:
+    """Choose the line that must stay on the screen, if one must.
+
+    Args:
+        snapshot: the run.
+        now: Unix seconds.
+        restart: the command that starts the engine again.
+    """
+    run = snapshot.run
+    if is_dead(snapshot):
+        engine = engine_of(snapshot)
+        who = "No engine is running." if engine is None else f"The engine (pid {engine.pid}) is dead."
+        return Banner(f"{who} {finishing(snapshot)} Or: {restart}", (("R", "start it again"),), "error")
+    if is_silent(snapshot, now):
+        engine = engine_of(snapshot)
+        assert engine is not None
+        text = f"The engine (pid {engine.pid}) gave no sign for {figures.age(silence(engine, snapshot, now))}."
+        return Banner(f"{text} The figures below are old.", (("5", "see the log"),), "warning")
+    if run.state == "paused" and run.pause_reason is not None:
+        text, ways_out, tone = _PAUSES[run.pause_reason]
+        text = text.format(stop_at=figures.usd_short(run.stop_at_pico), cap=figures.usd_short(run.cap_pico))
+        detail = run.pause_detail if run.pause_reason not in ("user", "stop_at", "cap") else None
+        return Banner(" ".join(filter(None, (text, detail, finishing(snapshot)))), ways_out, tone)
+    if run.state == "new":
+        return Banner(f"Not started. Or: {restart}", (("R", "start the engine"),), "note")
+    if run.state == "failed":
+        return Banner(f"The run failed. {run.pause_detail or ''}", (("5", "see the log"), ("R", "try again")), "error")
+    if run.state == "draining":
+        return Banner(f"Ending. {finishing(snapshot)}", (), "note")
+    return None
+
+
+def banner_pieces(shown: Banner, glyphs: Glyphs) -> tuple[Piece, ...]:
+    """Write a banner on one line: mark, text, keys."""
+    mark = {"warning": glyphs.warning, "error": glyphs.failed, "note": glyphs.paused}[shown.tone]
+    color = {"warning": "$warning", "error": "$error", "note": "$primary"}[shown.tone]
+    pieces: list[Piece] = [(f"{mark} ", f"bold {color}"), (shown.text, color)]
+    for key, what in shown.ways_out:
+        pieces += ["   ", (key, "bold $primary"), f" {what}"]
+    return tuple(pieces)

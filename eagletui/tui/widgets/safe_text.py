@@ -1,0 +1,66 @@
+"""The only widget that shows text, and the only place that builds styled content.
+
+Every string is cleaned by the one door and never parsed as markup, so a model's answer can neither drive the terminal
+nor crash the app.
+"""
+
+from typing import Any
+
+from textual.app import App
+from textual.content import Content
+from textual.widgets import Static
+
+from eagletui.core.text import clean_block, clean_line
+from eagletui.tui.theme import is_ascii
+
+Piece = str | tuple[str, str]
+"""Text, or text with a style such as `bold $warning`."""
+
+
+def styled(*pieces: Piece, ascii_: bool = False) -> Content:
+    """Build one line from pieces of text, each cleaned."""
+    parts = [piece if isinstance(piece, tuple) else (piece, "") for piece in pieces]
+    return Content.assemble(*((clean_line(text, ascii_=ascii_), style) for text, style in parts))
+
+
+def stacked(lines: list[Content]) -> Content:
+    """Put styled lines under each other."""
+    return Content("\n").join(lines)
+
+
+def titled(app: App[Any], *pieces: Piece) -> Content:
+    """Build a border title."""
+    return styled(*pieces, ascii_=is_ascii(app))
+
+
+class SafeText(Static):
+    """Text from anywhere, cleaned before it is painted. An equal update paints nothing."""
+
+    DEFAULT_CSS = "SafeText { height: auto; }"
+
+    def __init__(self, text: str = "", *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
+        super().__init__("", markup=False, id=id, classes=classes)
+        self._shown: str | Content = ""
+        self._first = text
+
+    def on_mount(self) -> None:
+        """Paint the first text once the app is known, whose glyph set decides how it is cleaned."""
+        if self._first and not self._shown:
+            self.say(self._first)
+
+    def say(self, text: str) -> None:
+        """Show foreign text, over several lines where it has them."""
+        if text != self._shown:
+            self._shown = text
+            self.update(Content(clean_block(text, ascii_=is_ascii(self.app))))
+
+    def show(self, content: Content) -> None:
+        """Show content made by `styled`."""
+        if content != self._shown or not isinstance(self._shown, Content) or content.spans != self._shown.spans:
+            self._shown = content
+            self.update(content)
+
+    @property
+    def plain(self) -> str:
+        """What is shown, without styles."""
+        return self._shown.plain if isinstance(self._shown, Content) else self._shown
