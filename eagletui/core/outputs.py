@@ -225,6 +225,8 @@ class OutputFormat:
     """How the arguments of earlier calls reach the template."""
     refuses: tuple[str, ...] = ()
     """What does not fit this format and is refused, one sentence each."""
+    claimed_ids: Mapping[str, int] = field(default_factory=dict)
+    """Ids that a source states for structural literals: an audit compares them, nothing else reads them."""
 
     def end_token(self, finish_reason: str | None) -> str | None:
         """Return the token that ends an answer, or None for a cut one."""

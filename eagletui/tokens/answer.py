@@ -51,9 +51,14 @@ class Rebuilt:
     parts: tuple[Part, ...] = ()
     """The raw text as the format has it, for naming a fault."""
     excess: int | None = None
-    """billed - counted with nothing undone, where that says something about the endpoint."""
+    """billed - counted with nothing undone; None where a count says nothing about these ids."""
+    plain_excess: int | None = None
+    """The same for the plain reading of the format, before counts chose among readings: what an endpoint is judged by.
+    None where nothing can be learned from it."""
     ended: bool = False
     """The model ended the answer itself."""
+    sampled_end: int | None = None
+    """The token that ended the answer, where proved ids or the server name it."""
 
     @property
     def proved(self) -> bool:
@@ -90,6 +95,7 @@ def rebuild(
         Ids of the best rung that holds, with the reason why no better one does.
     """
     fmt = fmt if tokenizer is None else fitted(fmt, tokenizer.vocabulary.specials)
+    measure = None if tokenizer is None else measure_with(tokenizer)
     trimmed_reply, shows_tail = _without_replaced_tail(reply)
     readings = candidates(trimmed_reply, fmt, profile, prompt, max_tokens=max_tokens, thinking=thinking)
     if isinstance(reply.stopped_by, str):
@@ -99,19 +105,31 @@ def rebuild(
     choice = choose(
         readings,
         profile.losses(fmt.name),
-        measure=None if tokenizer is None else _measure(tokenizer),
+        measure=measure,
         billed=None if shows_tail else billed,
         billed_reasoning=reply.usage.reasoning_tokens if reply.usage and not shows_tail else None,
         offset=applied,
     )
     assembly = choice.assembly
-    if tokenizer is None:
+    if tokenizer is None or measure is None:
         return _text_level(assembly, billed)
     canonical, unresolved = encode_parts(assembly.parts, tokenizer)
     if assembly.open_ended and billed is not None:
         canonical = canonical[:billed]
     proofs = _proofs(reply, assembly, canonical, tokenizer, billed, applied, stop_strings)
-    return _settle(reply, choice, canonical, proofs, tokenizer, billed, applied, unresolved, shows_tail)
+    rebuilt = _settle(reply, choice, canonical, proofs, tokenizer, billed, applied, unresolved, shows_tail)
+    return replace(rebuilt, plain_excess=_plain_excess(rebuilt, readings[0], measure, shows_tail))
+
+
+def _plain_excess(
+    rebuilt: Rebuilt, plain: Assembly, measure: Callable[[Assembly], TokenCounts], shows_tail: bool
+) -> int | None:
+    """What this answer says about its endpoint's counting."""
+    if rebuilt.billed is None or rebuilt.tail_trimmed or shows_tail or rebuilt.usability == "unusable":
+        return None
+    if rebuilt.proved:
+        return rebuilt.excess
+    return None if plain.open_ended else rebuilt.billed - measure(plain).total
 
 
 def encode_parts(parts: Sequence[Part], tokenizer: Tokenizer) -> tuple[tuple[int, ...], str | None]:
@@ -138,7 +156,7 @@ def encode_parts(parts: Sequence[Part], tokenizer: Tokenizer) -> tuple[tuple[int
     return tuple(ids), unresolved
 
 
-def _measure(tokenizer: Tokenizer) -> Callable[[Assembly], TokenCounts]:
+def measure_with(tokenizer: Tokenizer) -> Callable[[Assembly], TokenCounts]:
     """Count the tokens of readings, encoding no text twice."""
     known: dict[str, int] = {}
 
@@ -208,6 +226,8 @@ def _streamed(
         return None
     if stop_strings or isinstance(reply.stopped_by, str):
         return Proof("streamed", (), "the server looks for stop strings, so deltas need not end with a token")
+    if not assembly.verbatim:
+        return Proof("streamed", (), "the server strips text, so the deltas are not the raw text")
     texts, between, after = _layout(assembly.parts, tokenizer.vocabulary)
     stream = pieces(reply.deltas, texts, between) if texts is not None else None
     if not stream:
@@ -259,7 +279,7 @@ def _settle(
     assembly, vocabulary = choice.assembly, tokenizer.vocabulary
     holding = [proof for proof in proofs if proof.holds]
     reasons = [proof.reason for proof in proofs if not proof.holds and (not holding or proof is not holding[0])]
-    contradiction = any(proof.ids != holding[0].ids for proof in holding[1:])
+    contradiction = not all(_agree(holding[0], proof) for proof in holding[1:])
     findings = _sample_findings(reply, assembly, holding, vocabulary, unresolved)
     raw = assembly.raw
     tail = 0
@@ -274,9 +294,8 @@ def _settle(
             ids = canonical
         evidence = judge_count(len(ids), billed, applied)
         if evidence == "conflict":
-            reasons.append(
-                f"{len(ids)} tokens counted and {billed} billed" + (f", offset {applied}" if applied else "")
-            )
+            named = f", offset {applied}" if applied else ""
+            reasons.append(f"{len(ids)} tokens counted and {billed} billed{named}")
         if shows_tail and evidence != "canonical":
             evidence = "conflict"
             reasons.append("the cut tail hides tokens, so the count proves nothing")
@@ -289,10 +308,10 @@ def _settle(
             evidence = "conflict"
     offset = None if billed is None else applied + tail
     drift = None if billed is None or offset is None else billed - len(ids) - offset
-    usability = _usability(assembly, evidence, raw, vocabulary.decode(canonical))
+    usability = _usability(assembly, evidence)
     trimmed = tail > 0 or shows_tail
     reasons += [reason for reason in assembly.reasons if usability != "usable"]
-    learns = billed is not None and not trimmed and not assembly.open_ended and assembly.usability != "unusable"
+    silent = trimmed or assembly.open_ended or assembly.misfit or unresolved or contradiction or shows_tail
     return Rebuilt(
         output_ids=ids,
         raw=raw,
@@ -307,12 +326,26 @@ def _settle(
         spans=align(ids, canonical, vocabulary) if ids != canonical else (),
         findings=findings,
         parts=assembly.parts,
-        excess=billed - len(ids) if learns and billed is not None else None,
+        excess=None if billed is None or silent else billed - len(ids),
         ended=assembly.end is not None,
+        sampled_end=_sampled_end(reply, holding, vocabulary),
     )
 
 
-def _usability(assembly: Assembly, evidence: Evidence, raw: str, canonical: bytes) -> Usability:
+def _agree(better: Proof, other: Proof) -> bool:
+    """Two rungs give the same ids, save those that the lower one knows to be hidden behind its own."""
+    return other.ids == better.ids or other.ids == better.ids[: len(better.ids) - other.hidden_tail]
+
+
+def _sampled_end(reply: Reply, holding: Sequence[Proof], vocabulary: Vocabulary) -> int | None:
+    """The token that ended the answer, as proved ids or the server's `stop_reason` tell it."""
+    sampled = next((proof.ids[-1] for proof in holding if proof.ids and vocabulary.is_special(proof.ids[-1])), None)
+    if sampled is None and isinstance(reply.stopped_by, int) and reply.stopped_by in vocabulary:
+        return reply.stopped_by
+    return sampled
+
+
+def _usability(assembly: Assembly, evidence: Evidence) -> Usability:
     """Proved ids carry the model's own text; below proof the text's doubts and the segmentation's count."""
     if assembly.usability == "unusable":
         return "unusable"
@@ -333,9 +366,7 @@ def _sample_findings(
     if unresolved is not None:
         found.append("unresolved")
     end_id = vocabulary.specials.get(assembly.end) if assembly.end is not None else None
-    sampled = next((proof.ids[-1] for proof in holding if proof.ids and vocabulary.is_special(proof.ids[-1])), None)
-    if sampled is None and isinstance(reply.stopped_by, int) and reply.stopped_by in vocabulary:
-        sampled = reply.stopped_by
+    sampled = _sampled_end(reply, holding, vocabulary)
     if assembly.end is not None and sampled is not None and sampled != end_id:
         found.append("end_token")
     return tuple(found)

@@ -1,0 +1,109 @@
+"""Systematic faults in words: one sentence, how many of how many, an example, what to do."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from eagletui.core.drift import LEAST_SAMPLES, Verdict
+from eagletui.core.outputs import OutputFormat
+
+LEAVES_OTHERS: Final = 0.25
+"""How much larger an endpoint's share of conflicts must be than that of all others together."""
+
+WRONG_FORMAT: Final = "Do not train on these ids. Correct the format, then rebuild: stored replies cost nothing."
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One systematic fault."""
+
+    kind: str
+    """Short name: `end_token`, `missing_close`, `glue`, `constant`, `counts`, `endpoint`, ..."""
+    sentence: str
+    affected: int
+    examined: int
+    example: str | None
+    """Id of a sample that shows it."""
+    action: str
+    endpoint: str = ""
+    """Empty for a fault that is not one endpoint's."""
+
+
+def endpoint_findings(endpoint: str, verdict: Verdict, example: str | None, named: str = "") -> list[Finding]:
+    """Word what an endpoint's counts show beyond named causes.
+
+    Args:
+        endpoint: its name; empty for a direct server.
+        verdict: of its counts.
+        example: a sample that shows it.
+        named: which change of the format would explain the counts, where one was found.
+    """
+    who = f"endpoint {endpoint}" if endpoint else "the server"
+    if verdict.constant is not None:
+        found = verdict.constant
+        tokens = "1 token" if abs(found.excess) == 1 else f"{abs(found.excess)} tokens"
+        side = "more" if found.excess > 0 else "less"
+        sentence = (
+            f"On {who}, {found.affected} of {found.examined} {found.where} are billed {tokens} {side} than counted, "
+            f"and no named cause explains that{f'; {named}' if named else ''}"
+        )
+        return [Finding("constant", sentence, found.affected, found.examined, example, WRONG_FORMAT, endpoint)]
+    if verdict.disagreeing is not None:
+        found = verdict.disagreeing
+        sentence = (
+            f"On {who}, {found.affected} of {found.examined} counts differ from the bill, without a constant"
+            f"{f'; {named}' if named else ''}"
+        )
+        action = "No count is trusted here. Check the format and the loss profile, or ask for ids or logprobs."
+        return [Finding("counts", sentence, found.affected, found.examined, example, action, endpoint)]
+    return []
+
+
+def leaving_endpoints(conflicts: Mapping[str, tuple[int, int]], examples: Mapping[str, str]) -> list[Finding]:
+    """Name endpoints whose share of conflicting counts leaves that of the others.
+
+    Args:
+        conflicts: per endpoint, conflicting and all samples whose label rests on a count.
+        examples: a conflicting sample of each.
+    """
+    found: list[Finding] = []
+    for endpoint, (bad, examined) in conflicts.items():
+        others_bad = sum(other for name, (other, _) in conflicts.items() if name != endpoint)
+        others = sum(total for name, (_, total) in conflicts.items() if name != endpoint)
+        if examined < LEAST_SAMPLES or others < LEAST_SAMPLES:
+            continue
+        if bad / examined - others_bad / others > LEAVES_OTHERS:
+            sentence = (
+                f"Endpoint {endpoint} disagrees with the bill in {bad} of {examined} samples, "
+                f"the others in {others_bad} of {others}"
+            )
+            action = f"Quarantine {endpoint}, or give its replies a loss profile of their own."
+            found.append(Finding("endpoint", sentence, bad, examined, examples.get(endpoint), action, endpoint))
+    return found
+
+
+def format_differences(given: OutputFormat, shipped: OutputFormat) -> list[str]:
+    """Name where a format writes an answer otherwise than the shipped one of the same model."""
+    pairs = [
+        ("end token on stop", given.end_token("stop"), shipped.end_token("stop")),
+        ("end token on tool_calls", given.end_token("tool_calls"), shipped.end_token("tool_calls")),
+        ("reasoning is opened by", given.reasoning.opened_by, shipped.reasoning.opened_by),
+        ("reasoning closes with", given.reasoning.close, shipped.reasoning.close),
+        ("glue before the close tag", given.reasoning.before_close, shipped.reasoning.before_close),
+        ("glue behind the close tag", given.reasoning.after_close, shipped.reasoning.after_close),
+        ("header of the content", given.content.open, shipped.content.open),
+        ("tool section opens with", given.tools.open, shipped.tools.open),
+        ("tool section closes with", given.tools.close, shipped.tools.close),
+        ("a call is written", given.tools.each, shipped.tools.each),
+        ("glue between calls", given.tools.between, shipped.tools.between),
+        ("glue behind the calls", given.tools.after, shipped.tools.after),
+    ]
+    return [f"{what} {mine!r} where {shipped.name} has {theirs!r}" for what, mine, theirs in pairs if mine != theirs]
+
+
+def merged(findings: Sequence[Finding]) -> list[Finding]:
+    """Keep one finding for each kind, endpoint and sentence, in order."""
+    known: dict[tuple[str, str, str], Finding] = {}
+    for finding in findings:
+        known.setdefault((finding.kind, finding.endpoint, finding.sentence), finding)
+    return list(known.values())

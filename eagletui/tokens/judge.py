@@ -1,0 +1,231 @@
+"""Labels and findings over many samples: what a single reply cannot tell about its endpoint and its format."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from eagletui.core.drift import EndpointCounts, Split, Verdict, judge, relabel
+from eagletui.core.findings import (
+    WRONG_FORMAT,
+    Finding,
+    endpoint_findings,
+    format_differences,
+    leaving_endpoints,
+    merged,
+)
+from eagletui.core.outputs import OutputFormat
+from eagletui.core.reply import Reply
+from eagletui.tokens.answer import Rebuilt
+from eagletui.tokens.fit import Check, fit_checks, name_id
+from eagletui.tokens.formats import format_for_model
+from eagletui.tokens.load import Tokenizer
+from eagletui.tokens.variants import Counted, name_fault
+
+_KINDS: Mapping[str, str] = {
+    "special": "special",
+    "end": "end_token",
+    "claimed": "end_token",
+    "generation": "end_token",
+    "reasoning": "missing_close",
+}
+_TEMPLATE_KINDS: Mapping[str, str] = {
+    "template end": "end_token",
+    "template opener": "missing_close",
+    "template glue after": "glue",
+    "template glue before": "glue",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One rebuilt answer with what its label depends on."""
+
+    id: str
+    endpoint: str
+    """The provider behind the router; empty for a direct server."""
+    model: str | None
+    finish: str | None
+    split: Split
+    rebuilt: Rebuilt
+
+    @classmethod
+    def of(cls, sample_id: str, reply: Reply, rebuilt: Rebuilt) -> "Sample":
+        """Take what matters from a reply."""
+        split = Split(reply.finish_reason or "unknown", bool(reply.reasoning), bool(reply.tool_calls))
+        return cls(sample_id, reply.endpoint or "", reply.model, reply.finish_reason, split, rebuilt)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """All samples with their final labels."""
+
+    samples: tuple[Sample, ...]
+    findings: tuple[Finding, ...]
+    verdicts: Mapping[str, Verdict]
+    """By endpoint."""
+
+
+def judge_samples(
+    samples: Sequence[Sample],
+    tokenizer: Tokenizer | None,
+    fmt: OutputFormat,
+    again: Callable[[int, int], Rebuilt],
+) -> Judgement:
+    """Judge endpoints and format over all samples and relabel every one.
+
+    Args:
+        samples: rebuilt without any offset.
+        tokenizer: None at text level.
+        fmt: the format in use.
+        again: rebuilds a sample, given its position and its endpoint's offset.
+    """
+    verdicts = _verdicts(samples)
+    judged = [_with_offset(sample, position, verdicts, again) for position, sample in enumerate(samples)]
+    findings: list[Finding] = []
+    doubted: set[int] = set()
+    if tokenizer is not None and samples:
+        failed = [check for check in fit_checks(tokenizer, fmt) if check.failed]
+        findings += [check_finding(check, len(samples), samples[0].id) for check in failed]
+        doubted.update(range(len(samples)) if findings else ())
+        findings += _end_findings(judged, tokenizer, fmt)
+        findings += _constant_findings(judged, verdicts, tokenizer, fmt)
+    misfits, other = _misfit_findings(judged), _other_format_findings(judged, fmt)
+    for finding, positions in (*misfits, *other):
+        findings.append(finding)
+        doubted.update(positions)
+    relabelled = [
+        _relabelled(sample, verdicts[sample.endpoint], position in doubted) for position, sample in enumerate(judged)
+    ]
+    findings += _leaving(relabelled)
+    return Judgement(tuple(relabelled), tuple(merged(findings)), verdicts)
+
+
+def check_finding(check: Check, samples: int, example: str | None) -> Finding:
+    """Word a failed check of the format as a finding over all samples."""
+    kind = _TEMPLATE_KINDS.get(check.name) or _KINDS.get(check.name.split()[0], "format")
+    return Finding(kind, f"Wrong format: {check.detail}", samples, samples, example, WRONG_FORMAT)
+
+
+def _verdicts(samples: Sequence[Sample]) -> dict[str, Verdict]:
+    by_endpoint: dict[str, list[tuple[Split, int]]] = {}
+    for sample in samples:
+        observed = by_endpoint.setdefault(sample.endpoint, [])
+        if sample.rebuilt.plain_excess is not None:
+            observed.append((sample.split, sample.rebuilt.plain_excess))
+    return {endpoint: judge(EndpointCounts.of(observed)) for endpoint, observed in by_endpoint.items()}
+
+
+def _with_offset(
+    sample: Sample, position: int, verdicts: Mapping[str, Verdict], again: Callable[[int, int], Rebuilt]
+) -> Sample:
+    offset = verdicts[sample.endpoint].offset(sample.finish)
+    return replace(sample, rebuilt=again(position, offset)) if offset else sample
+
+
+def _relabelled(sample: Sample, verdict: Verdict, doubted: bool) -> Sample:
+    """Apply the endpoint's verdict; a doubted format never lets a count count."""
+    rebuilt = sample.rebuilt
+    evidence = relabel(rebuilt.evidence, rebuilt.excess, sample.finish, verdict)
+    reason = rebuilt.reason
+    if evidence == "counted" and doubted:
+        evidence = "conflict"
+    if evidence == "conflict" and rebuilt.evidence == "counted":
+        why = "a finding doubts the format" if doubted else "the endpoint's counts show an unexplained constant"
+        reason = f"{reason}; {why}" if reason else why[:1].upper() + why[1:]
+    if evidence == "counted" and verdict.provisional:
+        note = "fewer than 10 samples of this endpoint, so the label is provisional"
+        reason = f"{reason}; {note}" if reason else note[:1].upper() + note[1:]
+    usability = rebuilt.usability
+    if evidence == "conflict" and usability == "usable":
+        usability = "text_suspect" if doubted else "resegmented"
+    return replace(sample, rebuilt=replace(rebuilt, evidence=evidence, reason=reason, usability=usability))
+
+
+def _end_findings(samples: Sequence[Sample], tokenizer: Tokenizer, fmt: OutputFormat) -> list[Finding]:
+    """Answers whose sampled end is known and is not the format's."""
+    known = [sample for sample in samples if sample.rebuilt.ended and sample.rebuilt.sampled_end is not None]
+    wrong = [sample for sample in known if "end_token" in sample.rebuilt.findings]
+    if not wrong:
+        return []
+    sampled = wrong[0].rebuilt.sampled_end
+    expected = fmt.end_token(wrong[0].finish)
+    expected_id = tokenizer.vocabulary.specials.get(expected or "")
+    has = "no token" if expected_id is None else name_id(tokenizer, expected_id)
+    sentence = (
+        f"Wrong end token: the format ends an answer with {expected!r}, {has}; "
+        f"{len(wrong)} of {len(known)} answers end with {name_id(tokenizer, sampled or 0)}"
+    )
+    return [Finding("end_token", sentence, len(wrong), len(known), wrong[0].id, WRONG_FORMAT)]
+
+
+def _constant_findings(
+    samples: Sequence[Sample], verdicts: Mapping[str, Verdict], tokenizer: Tokenizer, fmt: OutputFormat
+) -> list[Finding]:
+    findings: list[Finding] = []
+    for endpoint, verdict in verdicts.items():
+        if verdict.trusted:
+            continue
+        mine = [s for s in samples if s.endpoint == endpoint and s.rebuilt.plain_excess is not None]
+        example = next((sample.id for sample in mine if sample.rebuilt.plain_excess), None)
+        counted = [
+            Counted(sample.rebuilt.parts, sample.rebuilt.billed, sample.rebuilt.ended)
+            for sample in mine
+            if sample.rebuilt.billed is not None
+        ]
+        named = name_fault(counted, tokenizer, fmt.end_token("stop"))
+        findings += endpoint_findings(endpoint, verdict, example, named)
+    return findings
+
+
+def _misfit_findings(samples: Sequence[Sample]) -> list[tuple[Finding, list[int]]]:
+    """Replies that hold what the format has no place for."""
+    found: list[tuple[Finding, list[int]]] = []
+    misfits = [(p, s.split) for p, s in enumerate(samples) if "misfit" in s.rebuilt.findings]
+    for part, affected, missing in (
+        ("reasoning", [p for p, split in misfits if split.reasoning], "missing close tag, such as </think>"),
+        ("tool calls", [p for p, split in misfits if not split.reasoning], "missing tool syntax"),
+    ):
+        if affected:
+            sentence = (
+                f"Wrong format: {len(affected)} of {len(samples)} replies hold {part}, "
+                f"for which it has no place: {missing}"
+            )
+            kind = "missing_close" if part == "reasoning" else "misfit"
+            finding = Finding(kind, sentence, len(affected), len(samples), samples[affected[0]].id, WRONG_FORMAT)
+            found.append((finding, affected))
+    return found
+
+
+def _other_format_findings(samples: Sequence[Sample], fmt: OutputFormat) -> list[tuple[Finding, list[int]]]:
+    """Replies of a model whose shipped format writes answers otherwise."""
+    by_model: dict[str, list[int]] = {}
+    for position, sample in enumerate(samples):
+        if sample.model:
+            by_model.setdefault(sample.model, []).append(position)
+    found: list[tuple[Finding, list[int]]] = []
+    for model, positions in by_model.items():
+        shipped = format_for_model(model)
+        differences = format_differences(fmt, shipped) if shipped is not None else []
+        if differences:
+            sentence = (
+                f"Wrong format: {len(positions)} of {len(samples)} replies come from {model}, "
+                f"and {fmt.name} differs: {'; '.join(differences)}"
+            )
+            finding = Finding(
+                "other_format", sentence, len(positions), len(samples), samples[positions[0]].id, WRONG_FORMAT
+            )
+            found.append((finding, positions))
+    return found
+
+
+def _leaving(samples: Sequence[Sample]) -> list[Finding]:
+    conflicts: dict[str, tuple[int, int]] = {}
+    examples: dict[str, str] = {}
+    for sample in samples:
+        if sample.rebuilt.evidence not in ("counted", "conflict"):
+            continue
+        bad, examined = conflicts.get(sample.endpoint, (0, 0))
+        wrong = sample.rebuilt.evidence == "conflict"
+        conflicts[sample.endpoint] = (bad + wrong, examined + 1)
+        if wrong:
+            examples.setdefault(sample.endpoint, sample.id)
+    return leaving_endpoints(conflicts, examples)

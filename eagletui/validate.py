@@ -1,0 +1,221 @@
+"""Compare recorded ids with what text alone would give: the job behind `eagletui validate`."""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from eagletui.core.findings import WRONG_FORMAT, Finding
+from eagletui.core.outputs import OutputFormat, fitted
+from eagletui.core.text import visible
+from eagletui.core.tokdiff import Span, align
+from eagletui.reconstruct import Progress, finding_object, problem, read_ids, read_objects, span_object
+from eagletui.tokens.fit import fit_checks, name_id
+from eagletui.tokens.judge import check_finding
+from eagletui.tokens.load import Tokenizer
+
+_CONTEXT_BYTES = 24
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedIds:
+    """One line of the input."""
+
+    id: str
+    dataset: str
+    output_ids: tuple[int, ...]
+    finish_reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One sample's recorded ids beside the rebuilt ones."""
+
+    recorded: RecordedIds
+    rebuilt: tuple[int, ...]
+    spans: tuple[Span, ...]
+    """`a` is recorded, `b` rebuilt."""
+
+    @property
+    def mismatched(self) -> bool:
+        """Tell whether recorded and rebuilt ids differ."""
+        return bool(self.spans)
+
+
+def read_recorded_ids(path: Path, tokenizer: Tokenizer) -> list[RecordedIds]:
+    """Read a file of recorded ids.
+
+    Raises:
+        InputError: the first line that is not what the contract asks for, with its field.
+    """
+    found: list[RecordedIds] = []
+    for number, value in read_objects(path):
+        sample_id = value.get("id")
+        if not isinstance(sample_id, str) or not sample_id:
+            raise problem(path, number, "id", "nothing" if sample_id is None else sample_id, "a text")
+        if "output_ids" not in value:
+            raise problem(path, number, "output_ids", "nothing", "a list of token ids")
+        dataset, finish = value.get("dataset"), value.get("finish_reason")
+        if dataset is not None and not isinstance(dataset, str):
+            raise problem(path, number, "dataset", dataset, "a text")
+        if finish is not None and not isinstance(finish, str):
+            raise problem(path, number, "finish_reason", finish, "a text such as stop or length")
+        ids = read_ids(path, number, "output_ids", value["output_ids"], tokenizer)
+        found.append(RecordedIds(sample_id, dataset or path.stem, ids, finish))
+    return found
+
+
+def compare(recorded: RecordedIds, tokenizer: Tokenizer) -> Compared:
+    """Decode span by span between special tokens, encode again as if only text had come, and compare.
+
+    A tail that is no whole character cannot come back from text; it is kept as recorded.
+    """
+    vocabulary = tokenizer.vocabulary
+    rebuilt: list[int] = []
+    run: list[int] = []
+    for token_id in (*recorded.output_ids, None):
+        if token_id is not None and not vocabulary.is_special(token_id):
+            run.append(token_id)
+            continue
+        rebuilt += _again(run, tokenizer)
+        run = []
+        if token_id is not None:
+            rebuilt.append(token_id)
+    spans = align(recorded.output_ids, rebuilt, vocabulary) if tuple(rebuilt) != recorded.output_ids else ()
+    return Compared(recorded, tuple(rebuilt), spans)
+
+
+def validate_file(
+    records: Sequence[RecordedIds], tokenizer: Tokenizer, fmt: OutputFormat, progress: Progress | None = None
+) -> tuple[list[Compared], dict[str, Any]]:
+    """Compare all lines.
+
+    Returns:
+        The comparisons in order, and the summary of the JSON contract.
+    """
+    compared: list[Compared] = []
+    for done, recorded in enumerate(records, 1):
+        compared.append(compare(recorded, tokenizer))
+        if progress is not None:
+            progress(done, len(records))
+    findings = _findings(compared, tokenizer, fmt)
+    return compared, _summary(compared, findings, tokenizer)
+
+
+def _again(run: Sequence[int], tokenizer: Tokenizer) -> list[int]:
+    """The canonical ids of a run's text; bytes that are no text keep the recorded ids."""
+    data = tokenizer.vocabulary.decode(run)
+    for kept in range(len(run), max(-1, len(run) - 4), -1):
+        head = tokenizer.vocabulary.decode(run[:kept]) if kept < len(run) else data
+        try:
+            return [*tokenizer.encode(head.decode()), *run[kept:]]
+        except UnicodeDecodeError:
+            continue
+    return list(run)
+
+
+def _findings(compared: Sequence[Compared], tokenizer: Tokenizer, fmt: OutputFormat) -> list[Finding]:
+    vocabulary = tokenizer.vocabulary
+    fmt = fitted(fmt, vocabulary.specials)
+    first = compared[0].recorded.id
+    findings = [check_finding(check, len(compared), first) for check in fit_checks(tokenizer, fmt) if check.failed]
+    ended = [c for c in compared if fmt.end_token(c.recorded.finish_reason or "stop") is not None]
+    wrong = [
+        c
+        for c in ended
+        if not c.recorded.output_ids
+        or c.recorded.output_ids[-1] != vocabulary.specials.get(fmt.end_token(c.recorded.finish_reason or "stop") or "")
+    ]
+    if wrong and (any(c.recorded.finish_reason for c in wrong) or len(wrong) > len(ended) // 2):
+        ids = wrong[0].recorded.output_ids
+        last = name_id(tokenizer, ids[-1]) if ids else "nothing"
+        expected = fmt.end_token(wrong[0].recorded.finish_reason or "stop") or ""
+        known = vocabulary.specials.get(expected)
+        sentence = (
+            f"Wrong end token: {len(wrong)} of {len(ended)} answers do not end with {expected!r} "
+            f"({'no token' if known is None else known}); {wrong[0].recorded.id} ends with {last}"
+        )
+        action = "Look at the tail of the recorded ids: the stop token was lost, or the format names another one."
+        findings.append(Finding("end_token", sentence, len(wrong), len(ended), wrong[0].recorded.id, action))
+    close = fmt.reasoning.close
+    if fmt.reasoning.opened_by != "none" and close in vocabulary.specials:
+        close_id = vocabulary.special_id(close)
+        whole = [c for c in compared if c.recorded.finish_reason != "length"]
+        without = [c for c in whole if close_id not in c.recorded.output_ids]
+        if without and len(without) > len(whole) // 2 and fmt.reasoning.opened_by == "prompt":
+            sentence = f"Missing {close}: {len(without)} of {len(whole)} answers never close the reasoning ({close_id})"
+            findings.append(
+                Finding("missing_close", sentence, len(without), len(whole), without[0].recorded.id, WRONG_FORMAT)
+            )
+    elif fmt.reasoning.opened_by == "none":
+        tags = [s for s in ("</think>", "[/THINK]", "</mm:think>") if s in vocabulary.specials]
+        held = [c for c in compared if any(vocabulary.special_id(tag) in c.recorded.output_ids for tag in tags)]
+        if held:
+            sentence = (
+                f"Wrong format: {len(held)} of {len(compared)} answers hold {tags[0]}, "
+                f"and {fmt.name} has no reasoning part: missing {tags[0]}"
+            )
+            findings.append(
+                Finding("missing_close", sentence, len(held), len(compared), held[0].recorded.id, WRONG_FORMAT)
+            )
+    return findings
+
+
+def _summary(compared: Sequence[Compared], findings: Sequence[Finding], tokenizer: Tokenizer) -> dict[str, Any]:
+    mismatched = [c for c in compared if c.mismatched]
+    kinds = Counter(span.kind for c in mismatched for span in c.spans)
+    datasets: dict[str, dict[str, int]] = {}
+    for c in compared:
+        row = datasets.setdefault(c.recorded.dataset, {"samples": 0, "mismatched": 0})
+        row["samples"] += 1
+        row["mismatched"] += c.mismatched
+    tokens = sum(len(c.recorded.output_ids) for c in compared)
+    touched = sum(len(span.a_ids) for c in mismatched for span in c.spans)
+    return {
+        "samples": len(compared),
+        "mismatched": len(mismatched),
+        "by_dataset": datasets,
+        "by_kind": dict(kinds),
+        "tokens": tokens,
+        "tokens_differing": touched,
+        "mismatches": [
+            {
+                "id": c.recorded.id,
+                "dataset": c.recorded.dataset,
+                "spans": [
+                    {**span_object(span), "a": _pieces(span.a_ids, tokenizer), "b": _pieces(span.b_ids, tokenizer)}
+                    for span in c.spans
+                ],
+            }
+            for c in mismatched
+        ],
+        "findings": [finding_object(finding) for finding in findings],
+        "verdict": _verdict(len(compared), mismatched, set(kinds), findings),
+    }
+
+
+def _verdict(samples: int, mismatched: Sequence[Compared], kinds: Collection[str], findings: Sequence[Finding]) -> str:
+    """One sentence a person can sign."""
+    if findings:
+        return f"Not to be accepted: {findings[0].sentence}"
+    if not mismatched:
+        return f"All {samples} samples come back exactly from their text"
+    if set(kinds) == {"~"}:
+        return (
+            f"{len(mismatched)} of {samples} samples differ, all same-bytes resegmentations: "
+            "the text is the model's, its cut into tokens is not canonical"
+        )
+    other = sum(any(span.kind != "~" for span in c.spans) for c in mismatched)
+    return f"{len(mismatched)} of {samples} samples differ, {other} of them in their text"
+
+
+def _pieces(ids: Sequence[int], tokenizer: Tokenizer) -> list[str]:
+    return [visible(tokenizer.vocabulary.bytes_of(token_id)) for token_id in ids]
+
+
+def context(compared: Compared, span: Span, tokenizer: Tokenizer) -> str:
+    """The text around a span, for people."""
+    raw = tokenizer.vocabulary.decode(compared.recorded.output_ids)
+    low, high = max(0, span.offset - _CONTEXT_BYTES), span.offset + span.length + _CONTEXT_BYTES
+    return visible(raw[low:high].decode("utf-8", "replace"))
