@@ -111,21 +111,21 @@ def whitespace_histogram(replies: Sequence[Reply]) -> tuple[tuple[str, int, int]
 
 
 def _by_whitespace(histogram: Sequence[tuple[str, int, int]], fmt: OutputFormat) -> tuple[bool, str] | None:
-    """Judge the places where this family itself writes whitespace; None where it writes none or too few were seen."""
+    """Judge the places where this family itself writes whitespace; None where they disagree or too few were seen."""
     rule = fmt.reasoning
     places = {"content starts after reasoning": rule.after_close, "reasoning ends": rule.before_close}
     if rule.opened_by == "model":
         places["reasoning starts"] = rule.after_open
-    for place, glue in places.items():
-        counted = next(((seen, of_all) for name, seen, of_all in histogram if name == place), None)
-        if not glue.isspace() or counted is None or counted[1] < ENOUGH:
+    verdicts: list[tuple[bool, str]] = []
+    for place, seen, of_all in histogram:
+        if of_all < ENOUGH or not places.get(place, "").isspace():
             continue
-        share = counted[0] / counted[1]
-        if share >= MOSTLY:
-            return True, f"The {place} with whitespace in {counted[0]} of {counted[1]} samples"
-        if share <= HARDLY:
-            return False, f"The {place} with whitespace in only {counted[0]} of {counted[1]} samples"
-    return None
+        share = seen / of_all
+        if HARDLY < share < MOSTLY:
+            return None
+        only = "" if share >= MOSTLY else "only "
+        verdicts.append((share >= MOSTLY, f"The {place} with whitespace in {only}{seen} of {of_all} samples"))
+    return verdicts[0] if len({kept for kept, _ in verdicts}) == 1 else None
 
 
 def _explained(answers: Sequence[Observed], fmt: OutputFormat, profile: LossProfile, measure: Measure) -> float:
