@@ -1,0 +1,189 @@
+"""`eagletui extract`: hidden states of the target model over exact ids."""
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+import typer
+
+from eagletui.cli.output import bytes_text, counted, print_json, print_pairs, say
+from eagletui.core.errors import InputError, RunError
+from eagletui.core.text import clean_line
+from eagletui.ledger.locks import RoleLock
+from eagletui.ledger.reader import LedgerReader
+from eagletui.ledger.writer_extract import ExtractorWriter
+from eagletui.runs import RunFolder, find
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
+    from eagletui.extract.file_run import Extracted
+    from eagletui.extract.gather import Progress
+
+ENGINES: Final = ("local", "vllm", "sglang", "ray")
+LINE_EVERY_S: Final = 5.0
+REFUSED: Final = 1
+
+
+def extract(
+    source: Annotated[str, typer.Argument(help="A run, or a JSONL file of ids.", metavar="RUN|IDS.jsonl")],
+    model: Annotated[
+        Path | None,
+        typer.Option("--model", metavar="PATH", help="Target model: a folder of safetensors or a .gguf file."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Features folder; left out: beside the ids file.")
+    ] = None,
+    engine: Annotated[str, typer.Option("--engine", metavar="ENGINE", help="What computes: local.")] = "local",
+    dtype: Annotated[
+        Literal["float32", "bfloat16", "auto"] | None,
+        typer.Option("--dtype", help="Of computation and states; left out: the run's choice, else auto."),
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> int:
+    """Compute hidden states over ids that are fixed already: of a run, into its features folder, or of a file.
+
+    Lines of a file are {"id", "input_ids", "loss_mask"}, as export writes them, or {"id", "prompt_ids", "output_ids"}.
+    A second call goes on where the first one ended. Exit 1 if a sample got no features.
+    """
+    if engine not in ENGINES:
+        raise InputError(f"--engine: found {clean_line(engine, 40)}, expected local.")
+    if engine != "local":
+        raise InputError(f"--engine {engine}: this build computes with --engine local only; {engine} comes next.")
+    file = Path(source).expanduser()
+    if file.suffix == ".jsonl" or (file.is_file() and file.suffix not in (".sqlite", ".db")):
+        if not file.is_file():
+            raise InputError(f"{source}: no such file; expected a JSONL file of ids, or a run.")
+        if model is None:
+            raise InputError("--model is missing: name the target model, a folder of safetensors or a .gguf file.")
+        return _of_file(file, model, out or file.with_name(f"{file.stem}-features"), dtype or "auto", json_)
+    folder = find(source)
+    if out is not None:
+        raise InputError(
+            f"--out does not go with a run: its features lie in {folder.features_dir}. "
+            "To put them on a larger disk, make that folder a link before the first extraction."
+        )
+    return _of_run(folder, model, dtype, json_)
+
+
+def _of_file(file: Path, model: Path, out: Path, dtype: Literal["float32", "bfloat16", "auto"], json_: bool) -> int:
+    from eagletui.extract.file_run import Watching, extract_file
+
+    with _shown() as shown:
+        done = extract_file(file, model, out, Watching(shown.report, shown.start, shown.step), dtype=dtype)
+    if json_:
+        print_json(asdict(done))
+    else:
+        print_pairs(_file_pairs(done))
+    return REFUSED if done.refused else 0
+
+
+def _of_run(
+    folder: RunFolder, model: Path | None, dtype: Literal["float32", "bfloat16", "auto"] | None, json_: bool
+) -> int:
+    from eagletui.extract.run_features import Choices, RunExtractor
+
+    with (
+        RoleLock(folder, "extractor"),
+        LedgerReader(folder.ledger_path) as reader,
+        ExtractorWriter(folder.ledger_path) as writer,
+        _shown() as shown,
+    ):
+        choices = Choices(follow=False, model=model, dtype=dtype, start=shown.start, step=shown.step)
+        done = RunExtractor(folder, reader, writer, choices, threading.Event()).run()
+        figures = reader.snapshot().extract
+    if done.manifest is None:
+        raise RunError(f"Nothing of run {folder.name} was extracted.")
+    if json_:
+        print_json(
+            {
+                "out": str(folder.features_dir),
+                "samples": figures.samples,
+                "rows": figures.rows,
+                "bytes": figures.bytes,
+                "shards": figures.shards,
+                "computed": done.progress.samples,
+                "refused": done.progress.refused,
+                "without_prompt_ids": done.without_prompt,
+                "dtype": done.manifest.dtype,
+                "layers_entering": done.manifest.layers_entering,
+                "capture": done.capture,
+                "rows_per_s": round(done.progress.rows_per_s, 1),
+            }
+        )
+    else:
+        print_pairs(
+            [
+                ("samples", f"{figures.samples:,} with features, {done.progress.samples:,} computed now"),
+                ("without", f"{counted(done.progress.refused + done.without_prompt, 'sample')} got no features"),
+                ("shards", f"{figures.shards:,}, {figures.rows:,} tokens, {bytes_text(figures.bytes)}"),
+                ("capture", f"{done.manifest.dtype}, {done.capture}"),
+                ("features", str(folder.features_dir)),
+            ]
+        )
+    return REFUSED if done.progress.refused else 0
+
+
+def _file_pairs(done: "Extracted") -> list[tuple[str, str]]:
+    return [
+        ("samples", f"{done.samples:,} with features, {done.computed:,} computed now, {done.refused:,} refused"),
+        ("shards", f"{done.shards:,}, {done.rows:,} tokens, {bytes_text(done.bytes)}"),
+        ("layers", f"entering {', '.join(map(str, done.layers_entering))}, then the last before the final norm"),
+        ("capture", f"{done.dtype}, {done.capture}"),
+        ("pace", f"{done.rows_per_s:,.0f} tokens/s, {done.seconds:.1f} s with loading"),
+        ("features", done.out),
+    ]
+
+
+class Shown:
+    """Progress on stderr: a bar on a terminal, a line every few seconds elsewhere."""
+
+    def __init__(self, bar: "Bar | None") -> None:
+        """Take the bar; None prints lines."""
+        self._bar = bar
+        self._task: Any = None
+        self._rows = 0
+        self._next_line = 0.0
+
+    def report(self, level: Literal["info", "warn", "error"], _kind: str, message: str) -> None:
+        """Show a message."""
+        text = clean_line(message if level == "info" else f"{level}: {message}")
+        if self._bar is None:
+            say(text)
+        else:
+            self._bar.console.print(text, markup=False, highlight=False)
+
+    def start(self, samples: int, rows: int) -> None:
+        """Show how much there is to do."""
+        self._rows = rows
+        if self._bar is None:
+            say(f"{counted(samples, 'sample')}, {counted(rows, 'token')} to compute.")
+        else:
+            self._task = self._bar.add_task(f"{counted(samples, 'sample')}", total=rows)
+
+    def step(self, progress: "Progress") -> None:
+        """Show how far it is."""
+        if self._bar is not None:
+            if self._task is not None:
+                self._bar.update(self._task, completed=progress.rows)
+        elif time.monotonic() >= self._next_line:
+            self._next_line = time.monotonic() + LINE_EVERY_S
+            say(f"{progress.rows:,} of {self._rows:,} tokens, {progress.rows_per_s:,.0f} tokens/s")
+
+
+@contextmanager
+def _shown() -> Iterator[Shown]:
+    if not sys.stderr.isatty():
+        yield Shown(None)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("tokens"))
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bar:
+        yield Shown(bar)

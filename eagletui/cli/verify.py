@@ -1,0 +1,63 @@
+"""`eagletui verify`: check a features folder against its model."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from eagletui.cli.output import counted, print_json, print_table, say
+from eagletui.core.errors import InputError
+from eagletui.core.text import clean_line
+
+FAILED = 1
+
+
+def verify(
+    folder: Annotated[Path, typer.Argument(help="A features folder, or the folder of a run.", metavar="DIR")],
+    model: Annotated[
+        Path, typer.Option("--model", metavar="PATH", help="Target model: a folder of safetensors or a .gguf file.")
+    ],
+    samples: Annotated[
+        int | None, typer.Option("--samples", metavar="N", min=1, help="Run a fresh forward over N samples.")
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> int:
+    """Check features: sizes, hashes, ids, finite values, zero rows, and the streams against a fresh forward.
+
+    Finds a wrong norm, layers one off, changed ids, cut files and zeroed states. Exit 1 if a check does not hold.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder; expected a features folder.")
+    from eagletui.extract import verify as checking
+
+    def on_shard(done: int, total: int) -> None:
+        if sys.stderr.isatty():
+            print(f"\rread {done} of {counted(total, 'shard')}", end="", file=sys.stderr, flush=True)
+
+    verdict = checking.verify(
+        checking.features_folder(folder), model, compared=samples or checking.COMPARED_SAMPLES, on_shard=on_shard
+    )
+    if sys.stderr.isatty():
+        say("")
+    if json_:
+        print_json(
+            {
+                "ok": verdict.ok,
+                "samples": verdict.samples,
+                "rows": verdict.rows,
+                "shards": verdict.shards,
+                "compared": verdict.compared,
+                "checks": [
+                    {"name": check.name, "ok": check.ok, "level": check.level, "detail": check.detail}
+                    for check in verdict.checks
+                ],
+            }
+        )
+    else:
+        words = {(True, "error"): "ok", (True, "warn"): "ok", (False, "error"): "FAILED", (False, "warn"): "look"}
+        rows = [(check.name, words[check.ok, check.level], clean_line(check.detail)) for check in verdict.checks]
+        print_table(("check", "result", "detail"), rows)
+        print(f"{counted(verdict.samples, 'sample')} in {counted(verdict.shards, 'shard')}: ", end="")
+        print("everything holds." if verdict.ok else "these features must not be trained on.")
+    return 0 if verdict.ok else FAILED

@@ -1,0 +1,309 @@
+"""Check a features folder: files, ids, values, and the streams against the model they claim to come from."""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+import torch
+
+from eagletui.core.errors import RunError
+from eagletui.core.features import sampled_mask
+from eagletui.core.text import clean_line
+from eagletui.extract.capture import Capture
+from eagletui.extract.manifest import ListedShard, Manifest, read_manifest, read_shard_list
+from eagletui.extract.replay import Comparison, compare
+from eagletui.extract.shards import Record, ShardReader, hash_file, shard_files
+from eagletui.ledger.reader import LedgerReader
+from eagletui.ledger.reader_features import FeaturesReader, StoredFeature
+from eagletui.models.load import TargetModel, load_target
+
+COMPARED_SAMPLES: Final = 16
+"""Samples that a fresh forward is run over, spread over the shards."""
+
+AGREEMENT: Final = 0.98
+"""Share of rows whose most likely next token must be the same from stored and from fresh states."""
+
+CHANCE: Final = 0.05
+"""Below this share of sampled tokens that are also the most likely ones, the ids are hardly this model's own."""
+
+_SHOWN: Final = 3
+_SEED: Final = 7
+_TORCH_TYPES: Final = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One question and its answer."""
+
+    name: str
+    ok: bool
+    level: Literal["error", "warn"]
+    """An `error` that is not ok makes the folder bad; a `warn` only asks for a look."""
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Everything that was checked."""
+
+    checks: tuple[Check, ...]
+    samples: int
+    rows: int
+    shards: int
+    compared: int
+    """Samples that a fresh forward was run over."""
+
+    @property
+    def ok(self) -> bool:
+        """No check of level error failed."""
+        return all(check.ok or check.level == "warn" for check in self.checks)
+
+
+@dataclass(slots=True)
+class _Faults:
+    """Faults of one kind, the first few in words."""
+
+    name: str
+    fine: str
+    level: Literal["error", "warn"] = "error"
+    shown: list[str] = field(default_factory=list)
+    count: int = 0
+
+    def add(self, text: str) -> None:
+        self.count += 1
+        if len(self.shown) < _SHOWN:
+            self.shown.append(clean_line(text, 300))
+
+    def check(self) -> Check:
+        rest = f" and {self.count - len(self.shown)} more" if self.count > len(self.shown) else ""
+        return Check(self.name, not self.count, self.level, "; ".join(self.shown) + rest if self.count else self.fine)
+
+
+def features_folder(given: Path) -> Path:
+    """Return the features folder of a path that may be a run folder."""
+    inside = given / "features"
+    return inside if inside.is_dir() and not (given / "manifest.json").exists() else given
+
+
+def verify(
+    folder: Path,
+    model: Path,
+    *,
+    compared: int = COMPARED_SAMPLES,
+    device: str = "auto",
+    on_shard: Callable[[int, int], None] = lambda _done, _of: None,
+) -> Verdict:
+    """Check every file and value, and the streams of some samples.
+
+    Args:
+        folder: the features folder. Where it is a run's, the ledger beside it is the truth about shards and ids.
+        model: the target model.
+        compared: how many samples to run a fresh forward over.
+        device: where to run it.
+        on_shard: told after each shard: how many are read, out of how many.
+
+    Raises:
+        RunError: it is not a features folder.
+        ModelError: the model does not load.
+    """
+    manifest = read_manifest(folder)
+    target = load_target(model, dtype=manifest.dtype, device=device)
+    reading = _Reading(folder, manifest)
+    with ExitStack() as stack:
+        ledger = folder.resolve().parent / "ledger.sqlite"
+        if ledger.is_file():
+            reading.ledger = stack.enter_context(FeaturesReader(ledger))
+            with LedgerReader(ledger) as reader:
+                listed = tuple(ListedShard(s.path, s.samples, s.rows, s.bytes, s.xxh3) for s in reader.shards())
+        else:
+            listed = read_shard_list(folder)
+        total = sum(shard.samples for shard in listed)
+        picked = set(random.Random(_SEED).sample(range(total), k=min(compared, total)))
+        before = 0
+        for done, shard in enumerate(listed, 1):
+            reading.read(shard, {number - before for number in picked})
+            before += shard.samples
+            on_shard(done, len(listed))
+    checks = [*reading.checks(listed), *_against_model(manifest, target, reading.chosen)]
+    rows = sum(shard.rows for shard in listed)
+    return Verdict(tuple(checks), len(reading.seen), rows, len(listed), len(reading.chosen))
+
+
+class _Reading:
+    """Reads shard after shard and gathers what is wrong with them."""
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        self.ledger: FeaturesReader | None = None
+        self.chosen: list[Record] = []
+        self.seen: Counter[str] = Counter()
+        self._files = _Faults("files", "every listed shard has its size and hash, and no other is there")
+        self._layout = _Faults("layout", "offsets, shapes and types fit together and to the manifest")
+        self._ids = _Faults("ids", "ids lie in the vocabulary, masks are 0 or 1, no sample is there twice")
+        self._values = _Faults("values", "all states are finite and no row is zero")
+        self._ledger = _Faults("ledger", "ids and masks are those of the ledger")
+        self._stale = _Faults("stale", "no sample has got other ids since", level="warn")
+
+    def read(self, shard: ListedShard, picked: set[int]) -> None:
+        """Read one shard; keep the samples at the picked positions."""
+        reader = self._open(shard)
+        if reader is None:
+            return
+        with reader:
+            for position, expected in self._wanted(shard, reader):
+                record = reader.record(position)
+                self.seen[record.key] += 1
+                self._check_ids(record, shard.path)
+                if expected is not None:
+                    self._check_recorded(record, expected)
+                if self._check_values(record, shard.path) and position in picked:
+                    copies = (record.token_ids.clone(), record.loss_mask.clone(), record.hidden_states.clone())
+                    self.chosen.append(Record(record.key, *copies))
+
+    def checks(self, listed: tuple[ListedShard, ...]) -> Iterator[Check]:
+        """Yield the answers."""
+        for path in sorted(set(shard_files(self.folder)) - {shard.path for shard in listed}):
+            self._files.add(f"{path} is not listed")
+        for key, times in self.seen.items():
+            if times > 1:
+                self._ids.add(f"{key} is there {times} times")
+        if not listed:
+            self._files.add("there are no shards")
+        for faults in (self._files, self._layout, self._ids, self._values):
+            yield faults.check()
+        if self.ledger is not None:
+            yield self._ledger.check()
+            yield self._stale.check()
+
+    def _open(self, shard: ListedShard) -> ShardReader | None:
+        file = self.folder / shard.path
+        if not file.is_file():
+            self._files.add(f"{shard.path} is missing")
+            return None
+        size = file.stat().st_size
+        if size != shard.bytes:
+            self._files.add(f"{shard.path} has {size} bytes instead of {shard.bytes}")
+        elif hash_file(file) != shard.xxh3:
+            self._files.add(f"{shard.path} was changed after it was sealed: its hash differs")
+        try:
+            reader = ShardReader(file)
+        except RunError as error:
+            self._layout.add(str(error))
+            return None
+        dtype = _TORCH_TYPES.get(reader.dtype, reader.dtype)
+        width = reader.shapes["hidden_states"][2]
+        if (dtype, width) != (self.manifest.dtype, self.manifest.hidden_size):
+            self._layout.add(f"{shard.path} holds {dtype} of width {width}, not {self.manifest.dtype} as stated")
+        if (len(reader.keys), reader.rows) != (shard.samples, shard.rows):
+            self._layout.add(f"{shard.path} holds {len(reader.keys)} samples, not {shard.samples}")
+        return reader
+
+    def _wanted(self, shard: ListedShard, reader: ShardReader) -> Iterator[tuple[int, StoredFeature | None]]:
+        """Yield positions to look at: in a run, those that no later shard replaced."""
+        if self.ledger is None:
+            yield from ((position, None) for position in range(len(reader.keys)))
+            return
+        for feature in self.ledger.features_of(shard.path):
+            if feature.position < len(reader.keys):
+                yield feature.position, feature
+            else:
+                self._ledger.add(f"{feature.sample_key} is not in {shard.path}")
+
+    def _check_ids(self, record: Record, path: str) -> None:
+        ids, mask = record.token_ids, record.loss_mask
+        if ids.dtype != torch.int64 or mask.dtype != torch.int64:
+            self._layout.add(f"{record.key} in {path} has ids of {ids.dtype}, expected int64")
+        if int(ids.min()) < 0 or int(ids.max()) >= self.manifest.vocab_size:
+            self._ids.add(f"{record.key} in {path} holds an id outside the vocabulary")
+        if not bool(((mask == 0) | (mask == 1)).all()) or not bool(mask.any()):
+            self._ids.add(f"{record.key} in {path} has a mask that is not of 0 and 1, or marks nothing")
+
+    def _check_recorded(self, record: Record, expected: StoredFeature) -> None:
+        if not expected.is_current:
+            self._stale.add(f"{record.key} has got other ids since: extract again")
+            return
+        prompt, output = tuple(expected.prompt_ids or ()), tuple(expected.output_ids or ())
+        same_ids = record.token_ids.tolist() == [*prompt, *output]
+        same_mask = record.loss_mask.tolist() == list(sampled_mask(len(prompt), len(output)))
+        if record.key != expected.sample_key:
+            self._ledger.add(f"{record.key} lies where the ledger has {expected.sample_key}")
+        elif not same_ids:
+            self._ledger.add(f"{record.key} has other ids than the ledger")
+        elif not same_mask:
+            self._ledger.add(f"{record.key} has another mask than the ledger")
+
+    def _check_values(self, record: Record, path: str) -> bool:
+        states = record.hidden_states
+        finite = bool(torch.isfinite(states).all())
+        if not finite:
+            self._values.add(f"{record.key} in {path} has states that are not finite")
+        zero = (states == 0).all(dim=-1).any(dim=-1).nonzero().flatten().tolist()
+        if zero:
+            self._values.add(
+                f"{record.key} in {path} has {len(zero)} rows with a stream of zeros, the first is {zero[0]}"
+            )
+        return finite
+
+
+def _against_model(manifest: Manifest, target: TargetModel, chosen: list[Record]) -> Iterator[Check]:
+    same = target.hash.xxh3 == manifest.model_xxh3
+    detail = f"the files of {target.path} are those the features were made with"
+    if not same:
+        detail = f"the files of {target.path} are not those the features were made with ({manifest.model_path})"
+    yield Check("model", same, "error", detail)
+    yield _check_conventions(manifest)
+    if (target.hidden_size, target.num_layers) != (manifest.hidden_size, manifest.num_layers):
+        sizes = f"{target.num_layers} layers of width {target.hidden_size}"
+        stated = f"{manifest.num_layers} of width {manifest.hidden_size}"
+        yield Check("streams", False, "error", f"the model has {sizes}, the manifest says {stated}")
+        return
+    fitting = [
+        record
+        for record in chosen
+        if 0 <= int(record.token_ids.min()) <= int(record.token_ids.max()) < target.vocab_size
+        and record.hidden_states.shape[2] == target.hidden_size
+    ]
+    capture = Capture(target, manifest.layers)
+    compared = [compare(capture, record) for record in fitting]
+    capture.close()
+    yield from _judge(compared)
+
+
+def _check_conventions(manifest: Manifest) -> Check:
+    outputs = tuple(layer - 1 for layer in manifest.layers_entering)
+    fine = manifest.last_hidden_norm == "pre" and manifest.layers_output == outputs
+    detail = f"streams enter layers {list(manifest.layers_entering)}, the last slot is before the final norm"
+    if not fine:
+        detail = (
+            f"the manifest states norm {manifest.last_hidden_norm!r}, layers {list(manifest.layers_entering)} and "
+            f"{list(manifest.layers_output)}; expected 'pre' and layer outputs one below the inputs"
+        )
+    return Check("conventions", fine, "error", detail)
+
+
+def _judge(compared: list[Comparison]) -> Iterator[Check]:
+    if not compared:
+        yield Check("streams", False, "error", "no sample could be compared with the model")
+        return
+    streams = _Faults("streams", "")
+    for comparison in compared:
+        if comparison.fault is not None:
+            streams.add(f"{comparison.key}: {comparison.fault}")
+    worst = max(comparison.worst_error for comparison in compared)
+    streams.fine = f"{len(compared)} samples equal a fresh forward, worst relative error of a row {worst:.1e}"
+    yield streams.check()
+    rows = sum(comparison.rows for comparison in compared)
+    share = sum(comparison.agreeing for comparison in compared) / rows
+    detail = f"the head over the stored last stream gives the model's own next token on {share:.1%} of {rows} rows"
+    yield Check("head", share >= AGREEMENT, "error", detail)
+    sampled = sum(comparison.sampled for comparison in compared)
+    top1 = sum(comparison.top1 for comparison in compared) / max(1, sampled)
+    detail = f"{top1:.1%} of {sampled} sampled tokens are the model's most likely ones"
+    if top1 < CHANCE:
+        detail += ": hardly this model's answers, or sampled very hot"
+    yield Check("sampled", top1 >= CHANCE, "warn", detail)
