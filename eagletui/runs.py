@@ -106,15 +106,16 @@ class WorkerStatus:
 
 def runs_root() -> Path:
     """Return the folder that holds the runs: $EAGLETUI_RUNS, else ./runs."""
-    return Path(os.environ.get(ROOT_VARIABLE) or "runs").expanduser()
+    return Path(os.environ.get(ROOT_VARIABLE) or "runs").expanduser().absolute()
 
 
 def list_runs() -> list[RunFolder]:
-    """List the runs that have a ledger, by name."""
+    """List the runs that have a ledger, by name; one that is being made has a name with a leading dot."""
     root = runs_root()
     if not root.is_dir():
         return []
-    return [RunFolder(path) for path in sorted(root.iterdir()) if RunFolder(path).ledger_path.is_file()]
+    paths = sorted(path for path in root.iterdir() if not path.name.startswith("."))
+    return [RunFolder(path) for path in paths if RunFolder(path).ledger_path.is_file()]
 
 
 def find(run: str) -> RunFolder:
@@ -123,10 +124,12 @@ def find(run: str) -> RunFolder:
     Raises:
         RunError: there is none; the message names runs of similar names.
     """
-    given = Path(run).expanduser()
-    for folder in (RunFolder(runs_root() / run), RunFolder(given), RunFolder(given.parent)):
-        if folder.ledger_path.is_file() and (folder.path != given.parent or given == folder.ledger_path):
-            return folder if folder.path.name else RunFolder(folder.path.resolve())
+    given = Path(run).expanduser().resolve()
+    if given.name == RunFolder(given.parent).ledger_path.name and given.is_file():
+        return RunFolder(given.parent)
+    for folder in (RunFolder(runs_root() / run), RunFolder(given)):
+        if run and folder.ledger_path.is_file():
+            return folder
     names = [folder.name for folder in list_runs()]
     near = difflib.get_close_matches(run, names, n=3, cutoff=0.5)
     if near:

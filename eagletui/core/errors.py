@@ -9,6 +9,7 @@ EagleError                       any error this program raises on purpose; `exit
 │   └── ReplyError               a recorded API reply that cannot be read
 ├── RunError                     a run folder: absent, of another version, a differing config (exit 2)
 │   ├── LedgerError              the ledger file cannot be opened or written
+│   │   └── DiskFullError         its disk is full: nothing was written, what was committed stands
 │   └── LockedError              another live worker holds the role; names it (exit 1)
 ├── ProviderError                an API call failed; `kind` says how (exit 1)
 └── ModelError                   the target model cannot be loaded or disagrees with the run (exit 2)
@@ -93,6 +94,10 @@ class RunError(EagleError):
 
 class LedgerError(RunError):
     """The ledger cannot be opened, read or written."""
+
+
+class DiskFullError(LedgerError):
+    """The ledger's disk is full. The transaction was rolled back; earlier ones stand."""
 
 
 class LockedError(RunError):

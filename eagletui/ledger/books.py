@@ -1,8 +1,9 @@
-"""Read the books from the counters."""
+"""Read the books from the counters, and the attempts that keep them open."""
 
 import sqlite3
 
 from eagletui.core.money import Books
+from eagletui.ledger.orders import OpenAttempt
 
 
 def read_books(connection: sqlite3.Connection) -> Books:
@@ -17,3 +18,13 @@ def read_books(connection: sqlite3.Connection) -> Books:
         stop_at_pico=stop_at_pico,
         cap_pico=cap_pico,
     )
+
+
+def read_open_attempts(connection: sqlite3.Connection) -> list[OpenAttempt]:
+    """List attempts that ended without a known cost and are not covered by an adjustment, oldest first."""
+    rows = connection.execute(
+        "SELECT attempts.id, sample_key, attempts.endpoint, hold_pico, generation_id, has_answer, sent_at, ended_at"
+        " FROM attempts JOIN samples ON samples.id = attempts.sample_id"
+        " WHERE attempts.state = 'unsettled' AND released = 0 ORDER BY attempts.id"
+    )
+    return [OpenAttempt(*(*row[:5], bool(row[5]), *row[6:])) for row in rows]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from eagletui.core.errors import LedgerError
+from eagletui.core.errors import DiskFullError, LedgerError
 from eagletui.ledger import migrate
 from eagletui.ledger.disk import refuse_network_disk
 
@@ -22,7 +22,8 @@ def mapped_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise LedgerError(_explain(path, error)) from error
+        kind = DiskFullError if getattr(error, "sqlite_errorname", "") == "SQLITE_FULL" else LedgerError
+        raise kind(_explain(path, error)) from error
 
 
 def _explain(path: Path, error: sqlite3.Error) -> str:
@@ -111,8 +112,8 @@ def connect_reader(path: Path) -> sqlite3.Connection:
 class Transactions:
     """Run short transactions on one writing connection.
 
-    One thread at a time: a second thread waits for the first one's transaction to end. Nested `with` blocks join the
-    outer transaction.
+    One thread at a time: a second thread waits for the first one's transaction to end. A nested `with` block becomes
+    part of the outer transaction; if it raises, its own writes are undone and the outer ones stay.
     """
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
@@ -135,7 +136,15 @@ class Transactions:
                 # Joining: an inner durable block relies on the outer one having asked for it.
                 if durable and not self._durable:
                     raise LedgerError("a durable write cannot join a transaction that is not durable")
-                yield self.connection
+                with mapped_errors(self.path):
+                    self.connection.execute("SAVEPOINT inner")
+                    try:
+                        yield self.connection
+                    except BaseException:
+                        self.connection.execute("ROLLBACK TO inner")
+                        raise
+                    finally:
+                        self.connection.execute("RELEASE inner")
                 return
             with mapped_errors(self.path):
                 if durable != self._durable:

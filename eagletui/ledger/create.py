@@ -78,5 +78,15 @@ def create_ledger(
                 # The last connection to close folds the WAL into the file, so one rename publishes everything.
                 connection.close()
         temporary.rename(path)
+        _flush_folder(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _flush_folder(folder: Path) -> None:
+    """Flush the rename to disk: money must not be reserved in a file that a power cut can make nameless."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

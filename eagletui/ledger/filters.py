@@ -1,27 +1,36 @@
 """Which samples to list, and in what order, as SQL."""
 
-from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, NamedTuple
 
 Sort = Literal["id", "drift", "cost", "output", "latency"]
-Preset = Literal["mismatched", "drifting", "failed", "unproved", "waiting"]
+Preset = Literal["mismatched", "drifting", "waiting"]
+
+_SORT_COLUMNS: Final[dict[Sort, str]] = {
+    "id": "id",
+    "drift": "drift_tokens",
+    "cost": "cost_pico",
+    "output": "output_tokens",
+    "latency": "latency_s",
+}
 
 SORT_KEYS: Final[dict[Sort, str]] = {
-    "id": "samples.id",
-    "drift": "abs(samples.drift_tokens)",
-    "cost": "samples.cost_pico",
-    "output": "samples.output_tokens",
-    "latency": "samples.latency_s",
+    sort: f"abs(samples.{column})" if sort == "drift" else f"samples.{column}" for sort, column in _SORT_COLUMNS.items()
 }
 """Samples for which the key is unknown are not listed in that order."""
 
 _PRESETS: Final[dict[Preset, str]] = {
     "mismatched": "samples.spans > 0",
     "drifting": "samples.drift_tokens <> 0",
-    "failed": "samples.state IN ('failed', 'refused')",
-    "unproved": "samples.evidence IN ('counted', 'canonical', 'conflict', 'inferred')",
     "waiting": "samples.id IN (SELECT sample_id FROM to_extract)",
 }
+
+FAILED: Final = ("failed", "refused")
+"""States of samples that were given up."""
+
+UNPROVED: Final = ("inferred", "counted", "canonical", "conflict")
+"""Evidence that is not a proof."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +44,7 @@ class SampleFilter:
     endpoints: tuple[str, ...] = ()
     finish_reasons: tuple[str, ...] = ()
     preset: Preset | None = None
-    """`mismatched` has differing spans, `drifting` drift other than 0, `unproved` ids without proof, `waiting` no
-    features yet."""
+    """`mismatched` has differing spans, `drifting` drift other than 0, `waiting` no features yet."""
     text: str = ""
     """Part of the key or of the prompt's preview, any case; this one reads every row."""
     sort: Sort = "id"
@@ -78,7 +86,7 @@ def where(wanted: SampleFilter) -> Where:
         )
         parameters += (pattern, pattern)
     if wanted.sort != "id":
-        terms.append(f"{SORT_KEYS[wanted.sort]} IS NOT NULL")
+        terms.append(f"samples.{_SORT_COLUMNS[wanted.sort]} IS NOT NULL")
     return Where(" AND ".join(terms) or "1", tuple(parameters))
 
 
@@ -87,3 +95,18 @@ def order(wanted: SampleFilter) -> str:
     direction = "DESC" if wanted.reverse else "ASC"
     key = SORT_KEYS[wanted.sort]
     return f"samples.id {direction}" if wanted.sort == "id" else f"{key} {direction}, samples.id {direction}"
+
+
+def alternatives(wanted: SampleFilter) -> Iterator[SampleFilter]:
+    """Split a filter with several values of one column into filters of one value each.
+
+    Each of those reads its rows in order from an index, where the whole would be sorted first.
+    """
+    for field in ("states", "evidence", "usability", "endpoints", "finish_reasons", "datasets"):
+        values: tuple[str, ...] = getattr(wanted, field)
+        if len(values) > 1:
+            for value in dict.fromkeys(values):
+                change: dict[str, Any] = {field: (value,)}
+                yield replace(wanted, **change)
+            return
+    yield wanted

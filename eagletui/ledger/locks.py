@@ -30,9 +30,9 @@ class Holder:
     """Unix seconds."""
 
 
-def lock_file(folder: str | os.PathLike[str], role: WorkerRole) -> Path:
-    """Return the path of a role's lock in a run folder."""
-    return Path(folder) / "locks" / f"{role}.lock"
+def lock_file(folder: str | os.PathLike[str], role: WorkerRole, slot: int = 0) -> Path:
+    """Return the path of a role's lock in a run folder; slots above 0 tell receivers apart."""
+    return Path(folder) / "locks" / (f"{role}.lock" if slot == 0 else f"{role}-{slot}.lock")
 
 
 class RoleLock:
@@ -42,14 +42,15 @@ class RoleLock:
     that does not exec keeps it, so workers start theirs with spawn.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], role: WorkerRole) -> None:
+    def __init__(self, folder: str | os.PathLike[str], role: WorkerRole, slot: int = 0) -> None:
         """Name the role to lock.
 
         Args:
             folder: the run folder.
             role: engine, extractor, provider or receiver.
+            slot: which of several receivers.
         """
-        self.path = lock_file(folder, role)
+        self.path = lock_file(folder, role, slot)
         self.role = role
         self._descriptor: int | None = None
 

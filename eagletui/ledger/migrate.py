@@ -21,13 +21,15 @@ VERSION: Final = 1 + len(MIGRATIONS)
 
 def create_schema(connection: sqlite3.Connection) -> None:
     """Make the tables, triggers and views of the current version in an empty file."""
-    for name in ("schema.sql", "views.sql"):
-        connection.executescript(resources.files(__package__).joinpath(name).read_text(encoding="utf-8"))
+    package = resources.files(__package__)
+    tables, views = (package.joinpath(name).read_text(encoding="utf-8") for name in ("schema.sql", "views.sql"))
+    connection.executescript(f"BEGIN; {tables}; {views}")
     connection.executemany("INSERT INTO moves (machine, old_state, new_state) VALUES (?, ?, ?)", move_rows())
     for statement in trigger_statements():
         connection.execute(statement)
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {VERSION}")
+    connection.execute("COMMIT")
 
 
 def migrate(connection: sqlite3.Connection, path: Path, scripts: Sequence[str] = MIGRATIONS) -> int:

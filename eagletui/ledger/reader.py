@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
+from eagletui.ledger.books import read_open_attempts
 from eagletui.ledger.orders import OpenAttempt
 from eagletui.ledger.reader_samples import SamplesReader
 from eagletui.ledger.reader_snapshot import SnapshotReader
@@ -110,12 +111,7 @@ class LedgerReader(SnapshotReader, SamplesReader):
     def open_attempts(self) -> list[OpenAttempt]:
         """List attempts that ended without a known cost and are not covered by an adjustment, oldest first."""
         with self._transactions.reading() as connection:
-            rows = connection.execute(
-                "SELECT attempts.id, sample_key, attempts.endpoint, hold_pico, generation_id, has_answer, sent_at,"
-                " ended_at FROM attempts JOIN samples ON samples.id = attempts.sample_id"
-                " WHERE attempts.state = 'unsettled' AND released = 0 ORDER BY attempts.id"
-            ).fetchall()
-        return [OpenAttempt(*(*row[:5], bool(row[5]), *row[6:])) for row in rows]
+            return read_open_attempts(connection)
 
     def commands_pending(self) -> list[CommandRow]:
         """List orders that no worker has applied yet, oldest first."""

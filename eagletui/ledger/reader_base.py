@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from eagletui.ledger.connection import Transactions, connect_reader
+from eagletui.ledger.connection import Transactions, connect_reader, mapped_errors
 
 
 class Reader:
@@ -30,7 +30,8 @@ class Reader:
 
     def data_version(self) -> int:
         """Return a number that changes whenever another connection has committed a change."""
-        (version,) = self._transactions.connection.execute("PRAGMA data_version").fetchone()
+        with mapped_errors(self.path):
+            (version,) = self._transactions.connection.execute("PRAGMA data_version").fetchone()
         return int(version)
 
     def interrupt(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from eagletui.core.chat import Prompt, until_turn
 from eagletui.core.tokdiff import Span
 from eagletui.ledger.codecs import unpack_bytes, unpack_ids, unpack_prompt, unpack_spans, unpack_text
-from eagletui.ledger.filters import SORT_KEYS, SampleFilter, order, where
+from eagletui.ledger.filters import SORT_KEYS, SampleFilter, alternatives, order, where
 from eagletui.ledger.reader_base import Reader
 from eagletui.ledger.rows import AttemptRow, Encoding, SampleRow, columns
 from eagletui.ledger.triggers import TRAINABLE
@@ -119,19 +119,20 @@ class SamplesReader(Reader):
             after: `page_end` of the page before; None for the first.
             limit: at most this many.
         """
-        condition = where(wanted)
-        sql, parameters = condition.sql, list(condition.parameters)
-        if after is not None:
-            compare = "<" if wanted.reverse else ">"
-            if wanted.sort == "id":
-                sql += f" AND samples.id {compare} ?"
-                parameters.append(after.id)
-            else:
+        parts, parameters = [], list[str | int | float]()
+        for part in alternatives(wanted):
+            sql, part_parameters = where(part)
+            parameters += part_parameters
+            if after is not None:
+                compare = "<" if wanted.reverse else ">"
                 sql += f" AND ({SORT_KEYS[wanted.sort]}, samples.id) {compare} (?, ?)"
                 parameters += (after.key, after.id)
+            parts.append(f"SELECT * FROM (SELECT id FROM samples WHERE {sql} ORDER BY {order(wanted)} LIMIT ?)")
+            parameters.append(limit)
         with self._transactions.reading() as connection:
             rows = connection.execute(
-                f"SELECT {_SAMPLE_COLUMNS} {_FROM_SAMPLES} WHERE {sql} ORDER BY {order(wanted)} LIMIT ?",
+                f"SELECT {_SAMPLE_COLUMNS} {_FROM_SAMPLES} WHERE samples.id IN ({' UNION ALL '.join(parts)})"
+                f" ORDER BY {order(wanted)} LIMIT ?",
                 (*parameters, limit),
             )
             return [_sample_row(row) for row in rows]

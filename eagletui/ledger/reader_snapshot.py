@@ -232,7 +232,7 @@ def _workers(connection: sqlite3.Connection, path: Path, now: float) -> tuple[Wo
                 slot=beat.slot,
                 pid=beat.pid,
                 host=beat.host,
-                alive=beat.stopped_at is None and is_locked(lock_file(path.parent, beat.role)),
+                alive=beat.stopped_at is None and is_locked(lock_file(path.parent, beat.role, beat.slot)),
                 ready=beat.ready_at is not None,
                 stopped=beat.stopped_at is not None,
                 heartbeat_age_s=max(0.0, now - beat.beat_at),

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from eagletui.core.errors import LedgerError
+from eagletui.ledger.books import read_open_attempts
 from eagletui.ledger.codecs import pack_bytes
-from eagletui.ledger.orders import Answered, Failed, Finished, Overrun
+from eagletui.ledger.orders import Answered, Failed, Finished, OpenAttempt, Overrun
 from eagletui.ledger.writer_tokens import TokensWriter, put_tokens
 
 
@@ -82,6 +83,11 @@ class SettleWriter(TokensWriter):
                 (cost_pico, billed_prompt_tokens, billed_output_tokens, attempt_id),
             )
             return _overrun(connection, attempt_id)
+
+    def open_attempts(self) -> list[OpenAttempt]:
+        """List attempts that ended without a known cost and are not covered by an adjustment, oldest first."""
+        with self._transactions.reading() as connection:
+            return read_open_attempts(connection)
 
     def void(self, attempt_id: int, error_kind: str = "not_sent", error_detail: str = "") -> None:
         """Release the hold of an attempt of which provably nothing was sent; its sample stays in flight."""

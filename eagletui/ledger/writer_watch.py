@@ -13,6 +13,8 @@ class Quarantined(NamedTuple):
     """How many samples changed."""
     cost_pico: int
     """What they cost, which is the price of buying them again."""
+    changed: bool
+    """Whether anything changed, the endpoint's own state included."""
 
 
 class WatchWriter(Writer):
@@ -171,32 +173,35 @@ class WatchWriter(Writer):
             since: Unix seconds.
         """
         with self._transactions.begin() as connection:
-            connection.execute(
-                "UPDATE endpoints SET state = 'quarantined',"
-                " quarantined_since = min(coalesce(quarantined_since, ?), ?) WHERE tag = ?",
-                (since, since, endpoint),
-            )
+            marked = connection.execute(
+                """INSERT INTO endpoints (tag, provider_name, state, quarantined_since)
+                VALUES (:tag, :tag, 'quarantined', :since)
+                ON CONFLICT (tag) DO UPDATE SET state = 'quarantined', quarantined_since = :since
+                    WHERE quarantined_since IS NULL OR quarantined_since > :since""",
+                {"tag": endpoint, "since": since},
+            ).rowcount
             rows = connection.execute(
                 "UPDATE samples SET state = 'quarantined', usability_before = usability, usability = 'model_suspect'"
                 " WHERE endpoint = ? AND answered_at >= ? AND state IN ('answered', 'tokenized')"
                 " RETURNING coalesce(cost_pico, 0)",
                 (endpoint, since),
             ).fetchall()
-        return Quarantined(len(rows), sum(row[0] for row in rows))
+        return Quarantined(len(rows), sum(row[0] for row in rows), bool(marked or rows))
 
     def release(self, endpoint: str) -> Quarantined:
         """Undo a quarantine: the endpoint may be used again and its samples are what they were."""
         with self._transactions.begin() as connection:
-            connection.execute(
-                "UPDATE endpoints SET state = 'open', quarantined_since = NULL WHERE tag = ?", (endpoint,)
-            )
+            opened = connection.execute(
+                "UPDATE endpoints SET state = 'open', quarantined_since = NULL WHERE tag = ? AND state = 'quarantined'",
+                (endpoint,),
+            ).rowcount
             rows = connection.execute(
                 "UPDATE samples SET state = CASE WHEN EXISTS (SELECT 1 FROM tokens WHERE sample_id = samples.id)"
                 " THEN 'tokenized' ELSE 'answered' END, usability = usability_before, usability_before = NULL"
                 " WHERE endpoint = ? AND state = 'quarantined' RETURNING coalesce(cost_pico, 0)",
                 (endpoint,),
             ).fetchall()
-        return Quarantined(len(rows), sum(row[0] for row in rows))
+        return Quarantined(len(rows), sum(row[0] for row in rows), bool(opened or rows))
 
     def accept(self, dataset: str, rule: str, accepted_by: str, *, mismatched: int, samples: int) -> int:
         """Store a person's signature under a data set and return its id."""

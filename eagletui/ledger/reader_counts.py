@@ -1,0 +1,41 @@
+"""Billed against counted tokens per endpoint, for an engine that starts again."""
+
+from typing import NamedTuple
+
+from eagletui.ledger.reader_base import Reader
+
+
+class CountedGroup(NamedTuple):
+    """Answers of one endpoint that ended alike and differ from their bill by as much."""
+
+    endpoint: str
+    finish_reason: str | None
+    excess: int | None
+    """billed - counted; None where it says nothing: no bill, or a tail that no text shows."""
+    samples: int
+    billed: int
+    """Sum of billed output tokens where drift is known."""
+    off: int
+    """Sum of the absolute drift."""
+    proved: int
+    """Samples whose ids are proved."""
+    example_key: str
+
+
+class CountsReader(Reader):
+    """Reads what the checks of a run remember."""
+
+    def counted_groups(self) -> list[CountedGroup]:
+        """Group every tokenized answer by endpoint, finish reason and difference."""
+        with self._transactions.reading() as connection:
+            rows = connection.execute(
+                """SELECT endpoint, finish_reason,
+                    CASE WHEN tail_trimmed = 0 THEN billed_output_tokens - output_tokens END AS excess,
+                    count(*), coalesce(sum(billed_output_tokens) FILTER (WHERE drift_tokens IS NOT NULL), 0),
+                    coalesce(sum(abs(drift_tokens)), 0),
+                    count(*) FILTER (WHERE samples.evidence IN ('served', 'logprobs', 'streamed')), min(sample_key)
+                FROM samples JOIN tokens ON tokens.sample_id = samples.id
+                WHERE endpoint IS NOT NULL AND samples.evidence IS NOT NULL
+                GROUP BY endpoint, finish_reason, excess ORDER BY endpoint"""
+            ).fetchall()
+        return [CountedGroup(*row) for row in rows]
