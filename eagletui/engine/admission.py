@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -41,10 +41,10 @@ class Admissions:
     desk: AnswerDesk
     dispatcher: Dispatcher
     bounds: PromptBounds
+    avoid: Mapping[int, str]
+    """By sample id: the endpoint that failed it last."""
     crashed: Callable[[BaseException], None]
     ready: deque[ReadySample] = field(default_factory=deque)
-    avoid: dict[int, str] = field(default_factory=dict)
-    """By sample id: the endpoint that failed it last."""
     queue_is_empty: bool = False
     """No sample is queued, not even one that waits for its time."""
     money_waits: bool = False

@@ -46,10 +46,13 @@ class Judged:
     """What a reply says and what its ids are."""
 
     reply: Reply
-    tokens: TokensResult | None
+    rebuilt: Rebuilt | None
     """None when rebuilding failed; `trouble` says why."""
+    tokens: TokensResult | None
+    """The same for the ledger."""
+    offset: int | None
+    """The constant it was rebuilt with."""
     trouble: str = ""
-    findings: tuple[str, ...] = ()
 
 
 class AnswerDesk:
@@ -131,8 +134,8 @@ class AnswerDesk:
                 thinking=asked_thinking(self._format, self._switches(ready.sampling)),
             )
         except EagleError as error:
-            return Judged(reply, None, clean_line(str(error), 300))
-        return Judged(reply, _tokens(rebuilt, ready), "", rebuilt.findings)
+            return Judged(reply, None, None, offset, clean_line(str(error), 300))
+        return Judged(reply, rebuilt, _tokens(rebuilt, ready), offset)
 
     def _switches(self, sampling: Sampling) -> dict[str, object]:
         """What the request says about thinking, as `asked_thinking` reads it."""

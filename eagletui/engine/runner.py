@@ -10,7 +10,6 @@ from typing import Any, Final
 from eagletui.config import RunConfig
 from eagletui.core.errors import ConfigError
 from eagletui.core.lifecycle import FINISHED_RUNS
-from eagletui.core.money import format_usd
 from eagletui.engine import market
 from eagletui.engine.admission import Admissions
 from eagletui.engine.answers import AnswerDesk
@@ -19,12 +18,15 @@ from eagletui.engine.dispatch import Dispatcher, Landing, RetryRule
 from eagletui.engine.filing import Filing, LogLine
 from eagletui.engine.gates import Gates, lifts
 from eagletui.engine.ledger_thread import LedgerThread
+from eagletui.engine.lessons import Lessons
 from eagletui.engine.market import Market
 from eagletui.engine.pace import Pace
 from eagletui.engine.settle import Settler
 from eagletui.engine.steering import Steering
+from eagletui.engine.watch import Watch
 from eagletui.ledger.orders import Answered, Failed, Finished, OpenAttempt, Overrun
 from eagletui.ledger.reader import LedgerReader
+from eagletui.ledger.reader_counts import CountsReader
 from eagletui.ledger.rows import LimitedBy, RunRow
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.providers.base import Provider, ProviderFailure
@@ -34,9 +36,6 @@ POLL_S: Final = 0.05
 """Orders are looked for this often; they promise to take effect within 250 ms."""
 BEAT_S: Final = 1.0
 DISK_FLOOR_BYTES: Final = 200 * 2**20
-BREAKER_FAILURES: Final = 20
-BREAKER_S: Final = 60.0
-"""So many failures in a row over so long, with no answer in between, pause the run."""
 
 DONE, FAILED_SAMPLES, PAUSED, INTERRUPTED = 0, 1, 3, 130
 
@@ -76,15 +75,26 @@ class Runner:
         self._run = run
         self._exit_when_paused = exit_when_paused
         self._reader = LedgerReader(folder.ledger_path)
-        self._bounds = PromptBounds()
         self._pace = Pace(offered.weights(), run.max_in_flight)
         self._gates = Gates(ledger, run.state, run.pause_reason)
         self._filing = Filing(ledger, self._filed)
-        self._offsets: dict[str, int | None] = {}
+        offsets: dict[str, int | None] = {}
         for row in self._reader.endpoints():
-            self._offsets[row.tag] = row.offset_tokens
+            offsets[row.tag] = row.offset_tokens
             if row.tag in self._pace.lanes:
                 self._pace.lanes[row.tag].quarantined = row.state == "quarantined"
+        watch = Watch(config.check)
+        with CountsReader(folder.ledger_path) as counts:
+            watch.restore(counts.counted_groups())
+        self._lessons = Lessons(
+            ledger=ledger,
+            gates=self._gates,
+            pace=self._pace,
+            check=config.check,
+            watch=watch,
+            bounds=PromptBounds(),
+            offsets=offsets,
+        )
         self._dispatcher = Dispatcher(
             provider=provider,
             model_id=config.model.id,
@@ -94,7 +104,7 @@ class Runner:
             retry=RetryRule(config.run.seed, config.pace.max_attempts),
             landed=self._landed,
             crashed=self._crashed,
-            offset_of=self._offsets.get,
+            offset_of=offsets.get,
         )
         self._admissions = Admissions(
             ledger=ledger,
@@ -103,7 +113,8 @@ class Runner:
             market=offered,
             desk=desk,
             dispatcher=self._dispatcher,
-            bounds=self._bounds,
+            bounds=self._lessons.bounds,
+            avoid=self._lessons.avoid,
             crashed=self._crashed,
         )
         self._settler = Settler(
@@ -128,9 +139,6 @@ class Runner:
         self._signals = 0
         self._reconciling: asyncio.Task[None] | None = None
         self._unsettled: dict[int, OpenAttempt] = {}
-        self._failures_in_a_row = 0
-        self._answered_at = time.monotonic()
-        self._last_failure = ""
 
     def signalled(self) -> None:
         """Take a SIGTERM or SIGINT: the first drains, the second breaks off."""
@@ -155,6 +163,7 @@ class Runner:
                 if self._crash is not None:
                     raise self._crash
                 self._wake.clear()
+                await self._lessons.review()
                 await self._gates.write()
                 await self._steering.poll()
                 code = await self._ending()
@@ -249,23 +258,12 @@ class Runner:
         return FAILED_SAMPLES if states["failed"] else DONE
 
     def _landed(self, landing: Landing) -> None:
-        flight, failure = landing.flight, landing.failure
-        sample = flight.ready.sample
-        if failure is None:
-            self._admissions.avoid.pop(sample.id, None)
-            self._failures_in_a_row = 0
-            self._answered_at = time.monotonic()
-            usage = landing.judged.reply.usage if landing.judged else None
-            if usage is not None:
-                self._bounds.learn(flight.endpoint.tag, flight.ready.prompt_tokens, usage.prompt_tokens)
-        elif failure.kind != "aborted":
-            self._admissions.avoid[sample.id] = flight.endpoint.tag
-            self._note_failure(failure)
-        outcome = landing.finished.outcome
+        flight, outcome = landing.flight, landing.finished.outcome
+        self._lessons.landed(landing)
         if _cost_is_open(outcome):
             self._unsettled[flight.attempt_id] = OpenAttempt(
                 id=flight.attempt_id,
-                sample_key=sample.key,
+                sample_key=flight.ready.sample.key,
                 endpoint=flight.endpoint.tag,
                 hold_pico=flight.hold_pico,
                 generation_id=flight.generation_id or outcome.generation_id,
@@ -276,34 +274,20 @@ class Runner:
         self._filing.put(landing.finished, _event_of(landing))
         self._wake.set()
 
-    def _note_failure(self, failure: ProviderFailure) -> None:
-        self._failures_in_a_row += 1
-        if failure.pause is not None:
-            self._gates.want_pause(failure.pause, failure.detail)
-        silent_s = time.monotonic() - self._answered_at
-        if self._failures_in_a_row >= BREAKER_FAILURES and silent_s >= BREAKER_S:
-            self._gates.want_pause(
-                "breaker",
-                f"{self._failures_in_a_row} requests in a row failed and none was answered for {silent_s:.0f} s; "
-                f"the last: {failure.detail}",
-            )
-
     def _filed(self, batch: Sequence[Finished], overruns: Sequence[Overrun]) -> None:
         for finished in batch:
             outcome = finished.outcome
             if isinstance(outcome, Failed) and outcome.retry_at is not None:
                 self._admissions.queue_moved(max(0.0, outcome.retry_at - time.time()))
-        opened = [self._unsettled.pop(row.attempt_id) for row in batch if row.attempt_id in self._unsettled]
-        self._settler.add(opened)
-        self._settled(overruns)
+        self._settler.add([self._unsettled.pop(row.attempt_id) for row in batch if row.attempt_id in self._unsettled])
+        self._lessons.filed(batch, overruns)
+        self._money_moved()
 
     def _settled(self, overruns: Sequence[Overrun]) -> None:
-        for overrun in overruns:
-            self._gates.want_pause(
-                "breaker",
-                f"Sample {overrun.sample_key}, attempt {overrun.attempt_id}: the provider charged "
-                f"{format_usd(overrun.cost_pico, 6)}, above the bound {format_usd(overrun.hold_pico, 6)}.",
-            )
+        self._lessons.overcharged(overruns)
+        self._money_moved()
+
+    def _money_moved(self) -> None:
         self._admissions.money_moved()
         self._wake.set()
 
@@ -336,7 +320,7 @@ class Runner:
             try:
                 fetched = await self._provider.endpoints()
             except (ProviderFailure, ConfigError) as error:
-                await self._ledger.do(partial(_write_warning, f"Prices could not be fetched again: {error}"))
+                await self._ledger.do(partial(_write_warning, "prices", f"Prices could not be fetched again: {error}"))
                 continue
             dearer = self._market.take(fetched)
             await self._ledger.do(lambda writer: market.record(writer, self._market.offered))
@@ -388,8 +372,8 @@ def _write_beat(detail: dict[str, object], limited_by: LimitedBy | None, writer:
         writer.set_limited_by(limited_by)
 
 
-def _write_warning(message: str, writer: LedgerWriter) -> None:
-    writer.event("warn", "engine", "prices", message)
+def _write_warning(kind: str, message: str, writer: LedgerWriter) -> None:
+    writer.event("warn", "engine", kind, message)
 
 
 def _say_goodbye(writer: LedgerWriter) -> None:

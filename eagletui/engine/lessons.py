@@ -1,0 +1,130 @@
+"""What every end of a request teaches: prompt bounds, endpoints to avoid, offsets, breaches, a provider that failed."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, NamedTuple
+
+from eagletui.config import CheckSection
+from eagletui.core.findings import Finding
+from eagletui.core.money import format_usd
+from eagletui.engine.budget import PromptBounds
+from eagletui.engine.dispatch import Landing
+from eagletui.engine.gates import Gates
+from eagletui.engine.ledger_thread import LedgerThread
+from eagletui.engine.pace import Pace
+from eagletui.engine.watch import Review, Watch, write_review
+from eagletui.ledger.orders import Finished, Overrun
+from eagletui.ledger.writer import LedgerWriter
+from eagletui.providers.base import ProviderFailure
+
+BREAKER_FAILURES: Final = 20
+BREAKER_S: Final = 60.0
+"""So many failures in a row over so long, with no answer in between, pause the run."""
+
+
+class _Judgement(NamedTuple):
+    endpoint: str
+    offset: int | None
+    """The constant the ids were judged with."""
+
+
+@dataclass(slots=True)
+class Lessons:
+    """Draws the conclusions."""
+
+    ledger: LedgerThread
+    gates: Gates
+    pace: Pace
+    check: CheckSection
+    watch: Watch
+    bounds: PromptBounds
+    offsets: dict[str, int | None]
+    """The accepted constant of each endpoint."""
+    avoid: dict[int, str] = field(default_factory=dict)
+    """By sample id: the endpoint that failed it last."""
+    _judged: dict[int, _Judgement] = field(default_factory=dict)
+    _stale: set[str] = field(default_factory=set)
+    """Endpoints with samples on disk that were judged before their constant was accepted."""
+    _failures_in_a_row: int = 0
+    _answered_at: float = field(default_factory=time.monotonic)
+
+    def landed(self, landing: Landing) -> None:
+        """Learn from the end of a request."""
+        flight, failure = landing.flight, landing.failure
+        sample_id, tag = flight.ready.sample.id, flight.endpoint.tag
+        if failure is None:
+            self.avoid.pop(sample_id, None)
+            self._failures_in_a_row = 0
+            self._answered_at = time.monotonic()
+            self._see(landing)
+        elif failure.kind != "aborted":
+            self.avoid[sample_id] = tag
+            self._note_failure(failure)
+
+    def filed(self, batch: Sequence[Finished], overruns: Sequence[Overrun]) -> None:
+        """Learn from rows that are on disk."""
+        for finished in batch:
+            judged = self._judged.pop(finished.attempt_id, None)
+            if judged is not None and judged.offset != self.offsets.get(judged.endpoint):
+                self._stale.add(judged.endpoint)
+        self.overcharged(overruns)
+
+    def overcharged(self, overruns: Sequence[Overrun]) -> None:
+        """Stop admission when a cost was above its bound, and name the row."""
+        for overrun in overruns:
+            self.gates.want_pause(
+                "breaker",
+                f"Sample {overrun.sample_key}, attempt {overrun.attempt_id}: the provider charged "
+                f"{format_usd(overrun.cost_pico, 6)}, above the bound {format_usd(overrun.hold_pico, 6)}.",
+            )
+
+    async def review(self) -> None:
+        """Judge the endpoints that answered, and act on a breach of `[check]`."""
+        stale, self._stale = self._stale, set()
+        for review in self.watch.review(stale):
+            await self.ledger.do(partial(_write_review, review))
+            self.offsets[review.endpoint] = None if review.cause is None else review.cause.offset
+            for breach in review.breaches:
+                await self._breached(review.endpoint, breach)
+
+    def _see(self, landing: Landing) -> None:
+        flight, judged = landing.flight, landing.judged
+        if judged is None:
+            return
+        tag = flight.endpoint.tag
+        if judged.reply.usage is not None:
+            self.bounds.learn(tag, flight.ready.prompt_tokens, judged.reply.usage.prompt_tokens)
+        if judged.rebuilt is not None:
+            self.watch.see(tag, flight.ready.sample.key, judged.reply, judged.rebuilt)
+            self._judged[flight.attempt_id] = _Judgement(tag, judged.offset)
+
+    def _note_failure(self, failure: ProviderFailure) -> None:
+        self._failures_in_a_row += 1
+        if failure.pause is not None:
+            self.gates.want_pause(failure.pause, failure.detail)
+        silent_s = time.monotonic() - self._answered_at
+        if self._failures_in_a_row >= BREAKER_FAILURES and silent_s >= BREAKER_S:
+            self.gates.want_pause(
+                "breaker",
+                f"{self._failures_in_a_row} requests in a row failed and none was answered for {silent_s:.0f} s; "
+                f"the last: {failure.detail}",
+            )
+
+    async def _breached(self, endpoint: str, breach: Finding) -> None:
+        message = f"{breach.sentence}. {breach.action}"
+        await self.ledger.do(lambda writer: writer.event("warn", "engine", "check", message))
+        if self.check.on_breach == "pause":
+            self.gates.want_pause("check", f"{breach.sentence}.")
+        elif self.check.on_breach == "quarantine":
+            self.pace.lanes[endpoint].quarantined = True
+            since = time.time()
+            await self.ledger.do(lambda writer: writer.quarantine(endpoint, since))
+
+
+def _write_review(review: Review, writer: LedgerWriter) -> None:
+    relabelled = write_review(writer, review)
+    if review.cause_changed:
+        named = f"offset {review.cause.offset} ({review.cause.name})" if review.cause else "no offset"
+        writer.event("info", "engine", "offset", f"{review.endpoint}: {named}; {relabelled} samples are relabelled.")

@@ -1,0 +1,156 @@
+"""What an endpoint's answers show, and what a breach of the checks does to the run."""
+
+from dataclasses import replace
+
+from eagletui.config import CheckSection
+from eagletui.core.drift import STOP_NOT_BILLED
+from eagletui.core.fidelity import Evidence
+from eagletui.core.reply import Reply, Usage
+from eagletui.engine.watch import Watch
+from eagletui.ledger.reader_counts import CountedGroup, CountsReader
+from eagletui.tokens.answer import Rebuilt
+from tests.engine.books import assert_every_sample_answered_once
+from tests.engine.conftest import NewRun
+from tests.provider_fixture import ProviderHandle
+
+REPLY = Reply(
+    generation_id="g",
+    model="m",
+    endpoint="e",
+    content="x",
+    reasoning=None,
+    reasoning_kind=None,
+    tool_calls=(),
+    finish_reason="stop",
+    native_finish_reason="stop",
+    usage=Usage(10, 100),
+)
+
+
+def rebuilt(excess: int, evidence: Evidence = "conflict") -> Rebuilt:
+    return Rebuilt(
+        output_ids=tuple(range(100 - excess)),
+        raw="x",
+        evidence=evidence,
+        usability="usable",
+        reason="",
+        counted=100 - excess,
+        billed=100,
+        offset=0,
+        drift=excess,
+        tail_trimmed=False,
+        spans=(),
+        excess=excess,
+        plain_excess=excess,
+    )
+
+
+def see(watch: Watch, excess: int, times: int, finish: str = "stop", evidence: Evidence = "conflict") -> None:
+    for number in range(times):
+        reply = replace(REPLY, finish_reason=finish)  # type: ignore[arg-type]  # the test names its finish reasons
+        watch.see("e", f"s{number}", reply, rebuilt(excess, evidence))
+
+
+def test_fewer_than_ten_answers_say_nothing() -> None:
+    watch = Watch(CheckSection())
+    see(watch, -1, 9)
+    assert watch.review() == []
+
+
+def test_an_unbilled_stop_token_becomes_a_named_offset_and_is_no_breach_of_drift() -> None:
+    watch = Watch(CheckSection(max_drift_percent=5.0))
+    see(watch, 0, 12, finish="length", evidence="counted")
+    see(watch, -1, 12)
+    (review,) = watch.review()
+    assert review.cause == STOP_NOT_BILLED
+    assert review.cause_changed
+    assert review.breaches == ()
+    see(watch, -1, 3)
+    assert watch.review() == []
+
+
+def test_a_constant_without_a_name_is_a_breach_once() -> None:
+    watch = Watch(CheckSection(max_drift_percent=100.0))
+    see(watch, 3, 12)
+    (review,) = watch.review()
+    assert review.cause is None
+    assert [finding.kind for finding in review.breaches] == ["constant"]
+    see(watch, 3, 1)
+    (again,) = watch.review()
+    assert [finding.kind for finding in again.findings] == ["constant"]
+    assert again.breaches == ()
+
+
+def test_drift_above_the_limit_is_a_breach_and_opposite_signs_do_not_hide_it() -> None:
+    watch = Watch(CheckSection(max_drift_percent=0.5))
+    see(watch, 0, 20, evidence="counted")
+    assert watch.review() == []
+    see(watch, 6, 1)
+    see(watch, -6, 1)
+    (review,) = watch.review()
+    (breach,) = review.breaches
+    assert breach.kind == "drift"
+    assert "12 of 2,200 (0.55 %)" in breach.sentence
+
+
+def test_a_breach_that_stands_at_the_start_is_not_raised_again() -> None:
+    watch = Watch(CheckSection(max_drift_percent=0.5))
+    watch.restore([CountedGroup("e", "stop", 2, 20, 2000, 40, 0, "s1")])
+    see(watch, 2, 1)
+    (review,) = watch.review()
+    assert {finding.kind for finding in review.findings} == {"constant", "drift"}
+    assert review.breaches == ()
+
+
+def test_labels_made_before_a_constant_was_known_are_made_again() -> None:
+    watch = Watch(CheckSection(max_drift_percent=5.0))
+    see(watch, -1, 12)
+    watch.review()
+    (review,) = watch.review(stale={"e"})
+    assert review.cause == STOP_NOT_BILLED
+    assert review.cause_changed
+
+
+def test_a_breach_pauses_the_run_and_a_resume_goes_on(new_run: NewRun, replay_provider: ProviderHandle) -> None:
+    run = new_run(
+        replay_provider.api_url,
+        16,
+        max_in_flight=1,
+        provider={"only": ["embedded/text"]},
+        check={"max_unproven_percent": 0.0, "on_breach": "pause"},
+    )
+    process = run.start()
+    run.until_state("paused", "check")
+    detail = run.snapshot().run.pause_detail or ""
+    assert "embedded/text" in detail
+    assert "max_unproven_percent = 0" in detail
+    assert [finding.kind for finding in run.snapshot().findings] == ["unproven"]
+    run.order("resume")
+    assert run.wait(process) == 0, run.log()
+    assert_every_sample_answered_once(run, 16)
+
+
+def test_a_breach_can_quarantine_the_endpoint_instead(new_run: NewRun, replay_provider: ProviderHandle) -> None:
+    run = new_run(
+        replay_provider.api_url,
+        90,
+        max_in_flight=2,
+        check={"max_unproven_percent": 50.0, "on_breach": "quarantine"},
+    )
+    assert run.finish() == 0, run.log()
+    figures = {row.tag: row for row in run.snapshot().endpoints}
+    quarantined = figures["embedded/text"].row
+    assert quarantined is not None
+    assert quarantined.state == "quarantined"
+    assert 10 <= figures["embedded/text"].samples <= 12
+    assert_every_sample_answered_once(run, 90)
+
+
+def test_counts_are_read_back_from_the_ledger(new_run: NewRun, replay_provider: ProviderHandle) -> None:
+    run = new_run(replay_provider.api_url, 24)
+    assert run.finish() == 0, run.log()
+    with CountsReader(run.folder.ledger_path) as reader:
+        groups = reader.counted_groups()
+    assert sum(group.samples for group in groups) == 24
+    assert sum(group.proved for group in groups) >= 20
+    assert {group.endpoint for group in groups} == {"embedded/stream", "embedded/logprobs", "embedded/text"}
