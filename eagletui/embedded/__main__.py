@@ -16,6 +16,7 @@ from pathlib import Path
 
 from eagletui.core.errors import EagleError, LockedError
 from eagletui.core.money import usd_to_pico
+from eagletui.embedded.companion import end_without_engine
 from eagletui.embedded.server import RunningServer, ServeOptions, serve_until_signalled, write_address
 
 
@@ -32,6 +33,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--latency-s", type=float, default=usual.latency_s)
     parser.add_argument("--tokens-per-s", type=float, default=None)
     parser.add_argument("--key-limit-usd", type=str, default=None)
+    parser.add_argument("--end-without-engine", type=float, default=None, metavar="SECONDS")
     chosen = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(message)s")
     folder: Path = chosen.run_dir / "provider"
@@ -51,6 +53,8 @@ def main(argv: list[str] | None = None) -> int:
 
     def on_ready(server: RunningServer) -> None:
         write_address(address, server)
+        if chosen.end_without_engine is not None:
+            end_without_engine(chosen.run_dir / "locks" / "engine.lock", chosen.end_without_engine)
         logging.getLogger("eagletui.embedded").info("serving %s at %s", options.backend, server.base_url)
 
     try:

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+from eagletui.ledger.locks import RoleLock
 from tests.embedded.client import AUTH
 
 MODEL = "huggingfacetb/smollm2-135m-instruct"
@@ -132,6 +133,19 @@ def test_a_hangup_is_ignored(roles: list[Role], tmp_path: Path) -> None:
     role.process.send_signal(signal.SIGHUP)
     assert httpx.post(role.chat_url, json=role.body(), headers=AUTH).status_code == 200
     assert role.process.poll() is None
+
+
+def test_a_provider_ends_with_its_engine_but_not_before(roles: list[Role], tmp_path: Path) -> None:
+    with RoleLock(tmp_path, "engine"):
+        role = start(roles, tmp_path, "--end-without-engine", "0.4")
+        with pytest.raises(subprocess.TimeoutExpired):
+            role.process.wait(1.2)
+    assert role.end() == 0
+    assert "draining" in role.log.decode()
+
+
+def test_a_provider_whose_engine_never_came_ends_too(roles: list[Role], tmp_path: Path) -> None:
+    assert start(roles, tmp_path, "--end-without-engine", "0.2").end() == 0
 
 
 def test_books_and_generations_survive_kill_9_in_mid_stream(roles: list[Role], tmp_path: Path) -> None:
