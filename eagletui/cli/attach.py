@@ -82,6 +82,7 @@ def show(
         read_only=read_only,
         refresh_s=terminal.refresh_seconds(os.environ) if refresh_s is None else refresh_s,
         ascii_=ascii_ or terminal.needs_ascii(),
+        theme=terminal.theme_name(os.environ),
     )
     app.run(mouse=mouse)
     if app.folder is not None:

@@ -48,9 +48,10 @@ _VARIABLES: Final = ("frame", "quiet", "proved", "rebuilt", "cursor")
 class EagleApp(App[None]):
     """The cockpit of one run at a time. Closing it ends nothing but itself."""
 
+    TITLE = "eagletui"
     CSS_PATH = "eagle.tcss"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]  # noqa: RUF012 - declared so by the base class
-    VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS = [(0, "-tiny"), (22, "-short"), (30, "-tall")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = bindings("app")
 
     def __init__(

@@ -223,7 +223,7 @@ def _draw(block: _Block, total: int, options: LaneOptions) -> Iterator[LaneLine]
     yield LaneLine((blank, (b_name, "bold"), *_tokens(block.b, options)), first)
     for index, lane in block.spans:
         note = f"{lane.kind} span {index + 1} of {total}: {span_words(lane)}"
-        yield LaneLine((blank, (" " * options.label_cells + note, "$quiet")), index)
+        yield LaneLine((blank, (shorten(note, options.plain_room, ascii_=options.ascii_), "$quiet")), index)
     yield LaneLine((("", ""),), first)
 
 

@@ -49,12 +49,12 @@ def generation(snapshot: Snapshot) -> dict[str, Pieces]:
     """Figures of the generation panel."""
     made = progress(snapshot)
     states = snapshot.states
-    eta = f"      ETA {figures.clock(made.eta_s)}" if snapshot.run.state == "running" else ""
+    eta = f"   ETA {figures.clock(made.eta_s)}" if snapshot.run.state == "running" else ""
     latency = snapshot.latency
     return {
         "samples": (
             (figures.count(made.ended), "bold"),
-            f" / {figures.count(made.samples)}    {figures.percent(made.fraction)}{eta}",
+            f" / {figures.count(made.samples)}   {figures.percent(made.fraction)}{eta}",
         ),
         "in-flight": (
             f"{figures.count(snapshot.in_flight)} of {figures.count(snapshot.run.max_in_flight)}",
@@ -70,7 +70,7 @@ def generation(snapshot: Snapshot) -> dict[str, Pieces]:
             "unknown"
             if latency is None
             else f"p50 {figures.latency(latency.p50_s)}   p95 {figures.latency(latency.p95_s)}"
-            f"   last {figures.plural(latency.samples, 'answer')}",
+            f"   {figures.plural(latency.samples, 'answer')}",
         ),
         "tokens": (
             f"{figures.count(snapshot.tokens.output)} out   {figures.count(snapshot.tokens.prompt)} prompt, counted",
@@ -119,7 +119,7 @@ def spend(snapshot: Snapshot) -> dict[str, Pieces]:
         "stop-at": (figures.usd_short(books.stop_at_pico), f"   {stop_at_forecast(snapshot)}"),
         "cap": (figures.usd_short(books.cap_pico), f"   room {figures.usd(max(0, room))} for new holds"),
         "usable": (
-            f"{figures.usd(snapshot.spend.per_million_usable_pico)} per 1M usable tok",
+            f"{figures.usd(snapshot.spend.per_million_usable_pico)} /1M tok",
             f"   wasted {figures.usd(snapshot.spend.wasted_pico)}",
         ),
     }
@@ -170,12 +170,12 @@ def drift(snapshot: Snapshot) -> dict[str, Pieces]:
     return {
         "drift": (
             (f"{figures.signed(snapshot.drift.tokens)} tok" if known else "unknown", "bold"),
-            f"   {figures.signed_percent(None if percent is None else percent / 100)} of billed" if known else "",
+            f"   {figures.signed_percent(None if percent is None else percent / 100)}" if known else "",
             f"   {figures.plural(snapshot.drift.samples, 'sample')}" if known else "",
         ),
         "worst": (
             "none" if worst is None else f"{worst.tag} {figures.signed_percent((worst.drift_percent or 0) / 100)}",
-            f"   offset {', '.join(offsets) or 'none'}",
+            f"   offset {', '.join(offsets)}" if offsets else "",
         ),
         "proved": (
             (figures.count(exact), "bold"),
@@ -242,7 +242,7 @@ def disk_forecast(snapshot: Snapshot) -> str:
         return "nothing waits"
     if not extract.samples:
         return "need unknown until a shard is sealed"
-    return f"~{figures.size(extract.bytes * extract.pending // extract.samples)} more to come"
+    return f"~{figures.size(extract.bytes * extract.pending // extract.samples)} to come"
 
 
 def compact_lines(snapshot: Snapshot, free_bytes: int | None) -> dict[str, Pieces]:

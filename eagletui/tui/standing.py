@@ -29,6 +29,8 @@ class Banner:
     """Key and what it does."""
     tone: str
     """`warning`, `error` or `note`."""
+    command: str = ""
+    """What does the same from a shell."""
 
 
 def engine_of(snapshot: Snapshot) -> WorkerFigures | None:
@@ -103,7 +105,7 @@ def ledger_piece(read_at: float | None, now: float) -> Piece:
     old_s = now - read_at
     if old_s > LEDGER_STALE_AFTER_S:
         return (f"? ledger {figures.age(old_s)} ago", "bold $warning")
-    return ("ledger read <5 s ago", "$quiet")
+    return ("ledger <5 s ago", "$quiet")
 
 
 def finishing(snapshot: Snapshot) -> str:
@@ -141,7 +143,7 @@ def banner(snapshot: Snapshot, now: float, restart: str) -> Banner | None:
     if is_dead(snapshot):
         engine = engine_of(snapshot)
         who = "No engine is running." if engine is None else f"The engine (pid {engine.pid}) is dead."
-        return Banner(f"{who} {finishing(snapshot)} Or: {restart}", (("R", "start it again"),), "error")
+        return Banner(f"{who} {finishing(snapshot)}", (("R", "start it again"),), "error", restart)
     if is_silent(snapshot, now):
         engine = engine_of(snapshot)
         assert engine is not None
@@ -153,7 +155,7 @@ def banner(snapshot: Snapshot, now: float, restart: str) -> Banner | None:
         detail = run.pause_detail if run.pause_reason not in ("user", "stop_at", "cap") else None
         return Banner(" ".join(filter(None, (text, detail, finishing(snapshot)))), ways_out, tone)
     if run.state == "new":
-        return Banner(f"Not started. Or: {restart}", (("R", "start the engine"),), "note")
+        return Banner("Not started.", (("R", "start the engine"),), "note", restart)
     if run.state == "failed":
         return Banner(f"The run failed. {run.pause_detail or ''}", (("5", "see the log"), ("R", "try again")), "error")
     if run.state == "draining":
@@ -168,4 +170,6 @@ def banner_pieces(shown: Banner, glyphs: Glyphs) -> tuple[Piece, ...]:
     pieces: list[Piece] = [(f"{mark} ", f"bold {color}"), (shown.text, color)]
     for key, what in shown.ways_out:
         pieces += ["   ", (key, "bold $primary"), f" {what}"]
+    if shown.command:
+        pieces.append((f", or: {shown.command}", "$quiet"))
     return tuple(pieces)

@@ -35,6 +35,15 @@ def refresh_seconds(environ: Mapping[str, str]) -> float:
     return SSH_REFRESH_S if "SSH_CONNECTION" in environ else LOCAL_REFRESH_S
 
 
+def theme_name(environ: Mapping[str, str]) -> str:
+    """Choose the theme: the terminal's own colours where it has few, or where none are wanted."""
+    term = environ.get("TERM", "")
+    rich = "COLORTERM" in environ or any(
+        word in term for word in ("256color", "direct", "kitty", "ghostty", "alacritty")
+    )
+    return "eagle-mono" if "NO_COLOR" in environ or not rich else "eagle-dark"
+
+
 def needs_ascii(encoding: str | None = None) -> bool:
     """Tell whether the locale cannot write the glyphs."""
     name = encoding or locale.getpreferredencoding(False)

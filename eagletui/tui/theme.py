@@ -61,12 +61,12 @@ LIGHT: Final = Theme(
 MONO: Final = Theme(
     name="eagle-mono",
     ansi=True,
-    primary="ansi_default",
-    secondary="ansi_default",
-    warning="ansi_default",
-    error="ansi_default",
-    success="ansi_default",
-    accent="ansi_default",
+    primary="ansi_cyan",
+    secondary="ansi_blue",
+    warning="ansi_yellow",
+    error="ansi_red",
+    success="ansi_green",
+    accent="ansi_cyan",
     foreground="ansi_default",
     background="ansi_default",
     surface="ansi_default",
@@ -76,13 +76,22 @@ MONO: Final = Theme(
     variables={
         "frame": "ansi_default",
         "quiet": "ansi_default",
-        "proved": "ansi_default",
-        "rebuilt": "ansi_default",
+        "proved": "ansi_yellow",
+        "rebuilt": "ansi_cyan",
         "cursor": "ansi_default",
         "scrollbar": "ansi_default",
         "scrollbar-background": "ansi_default",
+        "ansi-background": "ansi_black",
+        "ansi-foreground": "ansi_white",
+        "border-blurred": "ansi_default",
+        "block-cursor-foreground": "ansi_black",
+        "block-cursor-background": "ansi_white",
+        "input-cursor-background": "ansi_white",
+        "input-cursor-foreground": "ansi_black",
+        "input-cursor-text-style": "reverse",
     },
 )
+"""The terminal's own sixteen colours; with NO_COLOR only attributes are left."""
 THEMES: Final = (DARK, LIGHT, MONO)
 
 

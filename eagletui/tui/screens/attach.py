@@ -20,7 +20,7 @@ from eagletui.tui.theme import glyphs_of
 from eagletui.tui.widgets.key_bar import KeyBar
 from eagletui.tui.widgets.ledger_table import Column, LedgerTable
 from eagletui.tui.widgets.pill import pill
-from eagletui.tui.widgets.safe_text import Piece, SafeText, styled, titled
+from eagletui.tui.widgets.safe_text import Piece, SafeText, name_panel, styled
 
 if TYPE_CHECKING:
     from eagletui.tui.app import EagleApp
@@ -71,7 +71,7 @@ class AttachScreen(Screen[None]):
 
     def on_mount(self) -> None:
         """List the runs, and again every few seconds."""
-        self.table.border_title = titled(self.app, "Runs")
+        name_panel(self.table, "Runs")
         self.query_one("#attach-title", SafeText).show(
             styled(("eagletui  ", "$quiet"), ("runs", "bold"), f"  in {runs_root().resolve()}")
         )

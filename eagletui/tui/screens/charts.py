@@ -12,7 +12,7 @@ from eagletui.core.money import PICO
 from eagletui.ledger.rows import TickRow
 from eagletui.tui import figures, panels
 from eagletui.tui.widgets.chart import Limit, Line, TickPlot, bucket
-from eagletui.tui.widgets.safe_text import SafeText, styled, titled
+from eagletui.tui.widgets.safe_text import SafeText, note_panel, styled
 
 if TYPE_CHECKING:
     from eagletui.tui.app import EagleApp
@@ -44,7 +44,7 @@ class ChartsScreen(ModalScreen[None]):
 
     async def on_mount(self) -> None:
         """Read the run's ticks and keep reading them."""
-        self.query_one("#charts").border_subtitle = titled(self.app, "esc close")
+        note_panel(self.query_one("#charts"), "esc close")
         self.set_interval(2.0, self._read)
         self._read()
 

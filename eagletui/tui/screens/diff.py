@@ -31,13 +31,13 @@ from eagletui.tui.screens.clip import copy_text, save_text
 from eagletui.tui.screens.frame import FramedScreen
 from eagletui.tui.theme import is_ascii
 from eagletui.tui.widgets.ledger_table import Column, LedgerTable
-from eagletui.tui.widgets.safe_text import Piece, SafeText, stacked, styled, titled
+from eagletui.tui.widgets.safe_text import Piece, SafeText, name_panel, note_panel, stacked, styled
 from eagletui.tui.widgets.token_lane import TokenLane
 
 _LEGEND: Final = "· space  ⏎ newline  → tab  <E2> raw byte  [ ] differs"
 _KINDS: Final = """~ same bytes, other ids
 ! different text
-+ only proved (stripped by the API)
++ only proved (the API cut it)
 - only canonical"""
 _ASCII_LEGEND: Final = ". space  \\n newline  -> tab  <E2> raw byte  [ ] differs"
 
@@ -83,8 +83,8 @@ class DiffScreen(FramedScreen):
 
     def on_mount(self) -> None:
         """Read the sample."""
-        self.query_one("#tokens").border_title = titled(self.app, "Tokens")
-        self.query_one("#span-list").border_title = titled(self.app, "Spans")
+        name_panel(self.query_one("#tokens"), "Tokens")
+        name_panel(self.query_one("#span-list"), "Spans")
         self.lane.focus()
         self._read()
 
@@ -131,12 +131,14 @@ class DiffScreen(FramedScreen):
         )
         has_ids = inspection is not None
         self.query_one("#no-ids").set_class(has_ids, "-hidden")
+        self.query_one("#legend").set_class(not has_ids, "-hidden")
         self.lane.set_class(not has_ids or self._shows_tail, "-hidden")
         self.tail.set_class(not has_ids or not self._shows_tail, "-hidden")
         if inspection is None or self._vocabulary is None:
             self.query_one("#no-ids", SafeText).show(stacked(self._why_no_ids(detail, ascii_)))
             self.spans.fill([])
-            self.query_one("#span-text", SafeText).say("")
+            name_panel(self.query_one("#span-panel"), "Evidence")
+            self.query_one("#span-text", SafeText).say("There are no ids to compare.")
             return
         self._lay_out()
         self.spans.fill(list(enumerate(inspection.spans)), cursor=0)
@@ -158,7 +160,7 @@ class DiffScreen(FramedScreen):
             lines = lay_out_one(self._inspection.ids, self._vocabulary, options)
         self.lane.show(lines, keep_place=keep_place)
         shown = {"text": "text", "ids": "ids", "bytes": "bytes"}[self._view]
-        self.query_one("#tokens").border_subtitle = titled(self.app, f"as {shown}")
+        note_panel(self.query_one("#tokens"), f"as {shown}")
 
     def _crumbs(self, ascii_: bool) -> Content:
         detail = self._detail
@@ -211,17 +213,17 @@ class DiffScreen(FramedScreen):
             expected = expected_end(run.format, finish) if run is not None else None
             sentence, good = tail_verdict(inspection.ids, vocabulary, expected, finish)
             trimmed = "   Cut in mid-character; the last partial one was dropped." if detail.tokens.tail_trimmed else ""
-            panel.border_title = titled(self.app, "Tail")
+            name_panel(panel, "Tail")
             text.show(styled((sentence + trimmed, "" if good else "bold $error"), ascii_=is_ascii(self.app)))
             return
         spans = inspection.spans
         reason = detail.tokens.reason
         if not spans or self.lane.span is None:
-            panel.border_title = titled(self.app, "Evidence")
+            name_panel(panel, "Evidence")
             text.show(stacked([styled(inspection.note), styled((reason, "$quiet"))]))
             return
         lane = spans[self.lane.span]
-        panel.border_title = titled(self.app, f"Span {self.lane.span + 1} of {len(spans)}")
+        name_panel(panel, f"Span {self.lane.span + 1} of {len(spans)}")
         lines: list[Content] = []
         for name, ids, tone in (("proved", lane.a_ids, "$proved"), ("canonical", lane.b_ids, "$rebuilt")):
             numbers, data = describe_side(ids, vocabulary)

@@ -15,7 +15,7 @@ from eagletui.tui.run_view import RunView
 from eagletui.tui.screens.frame import FramedScreen
 from eagletui.tui.widgets.ledger_table import Column, LedgerTable
 from eagletui.tui.widgets.meter import Meter
-from eagletui.tui.widgets.safe_text import Piece, titled
+from eagletui.tui.widgets.safe_text import Piece, name_panel
 from eagletui.tui.widgets.stat import Stat
 
 _LINES = (
@@ -51,7 +51,7 @@ class ExtractScreen(FramedScreen):
     def on_mount(self) -> None:
         """Name the panels."""
         for panel, title in (("#features", "Extraction"), ("#datasets", "Data sets"), ("#shards", "Shards")):
-            self.query_one(panel).border_title = titled(self.app, title)
+            name_panel(self.query_one(panel), title)
         self.query_one("#shards").focus()
 
     def paint_view(self, view: RunView) -> None:

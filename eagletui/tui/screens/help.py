@@ -10,7 +10,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 
 from eagletui.tui.keys import APP_KEYS, VIEW_KEYS, Key, View
-from eagletui.tui.widgets.safe_text import SafeText, stacked, styled
+from eagletui.tui.widgets.safe_text import SafeText, name_panel, note_panel, stacked, styled
 
 WORDS: Final[tuple[tuple[str, str], ...]] = (
     ("settled", "known costs of answered requests"),
@@ -21,7 +21,9 @@ WORDS: Final[tuple[tuple[str, str], ...]] = (
     ("cap", "never committed beyond, worst case included"),
     ("counted / billed", "our token count / the provider's"),
     ("offset", "a named, proved constant between billed and counted"),
-    ("drift", "billed - counted - offset"),
+    ("drift", "billed - counted - offset; the percentage is of billed tokens"),
+    ("usable", "dollars spent per million output tokens that may be trained on"),
+    ("wasted", "dollars settled for attempts that brought no answer"),
     ("served, logprobs, streamed", "evidence that proves the token ids, best first"),
     ("inferred", "the target model chose among tokenizations"),
     ("counted", "canonical encoding, the count agrees; not a proof"),
@@ -55,8 +57,8 @@ class HelpScreen(ModalScreen[None]):
     def on_mount(self) -> None:
         """Write the page."""
         box = self.query_one(VerticalScroll)
-        box.border_title = styled("Help")
-        box.border_subtitle = styled("esc close")
+        name_panel(box, "Help")
+        note_panel(box, "esc close")
         box.focus()
         self.call_after_refresh(self._write)
 
@@ -65,8 +67,8 @@ class HelpScreen(ModalScreen[None]):
         self.call_after_refresh(self._write)
 
     def _write(self) -> None:
-        width = self.query_one(VerticalScroll).scrollable_content_region.width
-        self.query_one("#help-text", SafeText).show(stacked(help_lines(self._view, width)))
+        text = self.query_one("#help-text", SafeText)
+        text.show(stacked(help_lines(self._view, text.size.width)))
 
     def action_scroll_help(self, lines: int) -> None:
         """Scroll."""

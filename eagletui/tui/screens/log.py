@@ -17,7 +17,7 @@ from eagletui.tui.screens.clip import copy_text, save_text
 from eagletui.tui.screens.frame import FramedScreen
 from eagletui.tui.theme import is_ascii
 from eagletui.tui.widgets.ledger_table import Column, LedgerTable
-from eagletui.tui.widgets.safe_text import Piece, SafeText, styled, titled
+from eagletui.tui.widgets.safe_text import Piece, SafeText, name_panel, styled
 
 _LEVELS: Final[tuple[Level, ...]] = ("debug", "info", "warn", "error")
 _TONES: Final = {"warn": "$warning", "error": "bold $error", "debug": "$quiet"}
@@ -51,7 +51,7 @@ class LogScreen(FramedScreen):
     def on_mount(self) -> None:
         """Read the newest events."""
         self.table.focus()
-        self.table.border_title = titled(self.app, "Events")
+        name_panel(self.table, "Events")
         self._reload()
 
     @property

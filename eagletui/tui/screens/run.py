@@ -4,7 +4,7 @@ from typing import Any, ClassVar, Final
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Grid, Horizontal, Vertical
+from textual.containers import Grid, Vertical
 
 from eagletui.ledger.reader import Attention
 from eagletui.ledger.rows import EventRow
@@ -19,10 +19,11 @@ from eagletui.tui.theme import glyphs_of
 from eagletui.tui.widgets.chart import bucket, sparkline
 from eagletui.tui.widgets.ledger_table import Column, LedgerTable
 from eagletui.tui.widgets.meter import Level, Meter
-from eagletui.tui.widgets.safe_text import Piece, titled
+from eagletui.tui.widgets.safe_text import Piece, name_panel, note_panel
 from eagletui.tui.widgets.stat import Stat
 
 _SPARK_CELLS: Final = 24
+_SHORT_SPARK_CELLS: Final = 14
 _LEVEL_TONES: Final = {"warn": "$warning", "error": "bold $error", "debug": "$quiet"}
 
 _PANELS: Final[tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...]] = (
@@ -104,15 +105,14 @@ class RunScreen(FramedScreen):
         yield LedgerTable[Attention](
             self._attention_columns(), header=False, empty="nothing needs you", id="attention", classes="panel"
         )
-        with Horizontal(id="bottom"):
-            yield LedgerTable[EventRow](
-                self._event_columns(), header=False, empty="no events yet", id="events", classes="panel"
-            )
+        yield LedgerTable[EventRow](
+            self._event_columns(), header=False, empty="no events yet", id="events", classes="panel"
+        )
 
     def on_mount(self) -> None:
         """Name the panels and put the cursor on what needs a person."""
         for panel, title, _ in _PANELS:
-            self.query_one(f"#{panel}").border_title = titled(self.app, title)
+            name_panel(self.query_one(f"#{panel}"), title)
         self.query_one("#attention").focus()
 
     @property
@@ -155,22 +155,23 @@ class RunScreen(FramedScreen):
 
     def _rate(self, view: RunView) -> tuple[Piece, ...]:
         rates = panels.token_rates(view.ticks[-61:])
-        spark = sparkline(bucket(rates, _SPARK_CELLS), _SPARK_CELLS, glyphs_of(self.app))
+        cells = _SPARK_CELLS if self.app.size.width >= 120 else _SHORT_SPARK_CELLS
+        spark = sparkline(bucket(rates, cells), cells, glyphs_of(self.app))
         seconds = view.ticks[-1].at - view.ticks[-61:][0].at if view.ticks else 0
         shown = (panels.throughput(view.snapshot), "bold")
-        return (shown, "   ", (spark, "$primary"), f"   last {figures.age(seconds)}" if rates else "   no pace yet")
+        return (shown, "   ", (spark, "$primary"), f"   {figures.age(seconds)}" if rates else "   no pace yet")
 
     def _list_attention(self, view: RunView) -> None:
         table = self.attention
         table.fill(view.attention)
-        table.border_title = titled(self.app, f"Needs attention ({len(view.attention)})")
+        name_panel(table, f"Needs attention ({len(view.attention)})")
 
     def _list_events(self, view: RunView) -> None:
         table = self.events
         follows = table.cursor >= table.row_count - 1
         table.fill(view.events, cursor=len(view.events) - 1 if follows else None)
-        table.border_title = titled(self.app, "Events")
-        table.border_subtitle = titled(self.app, "5 for all" + (", follows" if follows else ""))
+        name_panel(table, "Events")
+        note_panel(table, "5 for all" + (", follows" if follows else ""))
 
     def _attention_columns(self) -> tuple[Column[Attention], ...]:
         def kind(row: Attention) -> Piece:

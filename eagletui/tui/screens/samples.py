@@ -22,7 +22,7 @@ from eagletui.tui.screens.clip import copy_text, save_text
 from eagletui.tui.screens.frame import FramedScreen
 from eagletui.tui.theme import glyphs_of, is_ascii
 from eagletui.tui.widgets.ledger_table import PAGE_ROWS, Column, LedgerTable
-from eagletui.tui.widgets.safe_text import Piece, SafeText, stacked, styled, titled
+from eagletui.tui.widgets.safe_text import Piece, SafeText, name_panel, stacked, styled
 
 _PROBLEMS: Final = tuple(PRESETS[name] for name in ("mismatched", "drifting", "failed"))
 _PROVED: Final = ("served", "logprobs", "streamed")
@@ -61,8 +61,8 @@ class SamplesScreen(FramedScreen):
 
     def on_mount(self) -> None:
         """Load the list."""
-        self.query_one("#preview").border_title = titled(self.app, "Preview")
-        self.table.border_title = titled(self.app, "Samples")
+        name_panel(self.query_one("#preview"), "Preview")
+        name_panel(self.table, "Samples")
         self.table.focus()
         self._load()
 

@@ -20,7 +20,7 @@ from textual.strip import Strip
 
 from eagletui.core.text import clean_line
 from eagletui.tui.theme import is_ascii
-from eagletui.tui.widgets.safe_text import Piece, titled
+from eagletui.tui.widgets.safe_text import Piece, note_panel
 from eagletui.tui.widgets.strips import paint, rich_style
 
 PAGE_ROWS: Final = 100
@@ -207,7 +207,7 @@ class LedgerTable(ScrollView, Generic[Row], can_focus=True):
             return
         rows = self.visible_rows
         seen = f"{rows.start + 1:,}-{rows.stop:,} of {self.row_count:,}" if len(rows) else "none"
-        self.border_subtitle = titled(self.app, seen)
+        note_panel(self, seen)
 
     def on_focus(self) -> None:
         """Show the cursor."""

@@ -4,10 +4,8 @@ Every string is cleaned by the one door and never parsed as markup, so a model's
 nor crash the app.
 """
 
-from typing import Any
-
-from textual.app import App
 from textual.content import Content
+from textual.widget import Widget
 from textual.widgets import Static
 
 from eagletui.core.text import clean_block, clean_line
@@ -28,9 +26,18 @@ def stacked(lines: list[Content]) -> Content:
     return Content("\n").join(lines)
 
 
-def titled(app: App[Any], *pieces: Piece) -> Content:
-    """Build a border title."""
-    return styled(*pieces, ascii_=is_ascii(app))
+def name_panel(panel: Widget, title: str) -> None:
+    """Write a title into the upper border; an equal one paints nothing."""
+    content = styled(title, ascii_=is_ascii(panel.app))
+    if panel.border_title != content.markup:
+        panel.border_title = content
+
+
+def note_panel(panel: Widget, note: str) -> None:
+    """Write a remark into the lower border; an equal one paints nothing."""
+    content = styled(note, ascii_=is_ascii(panel.app))
+    if panel.border_subtitle != content.markup:
+        panel.border_subtitle = content
 
 
 class SafeText(Static):

@@ -94,6 +94,7 @@ class TopBar(Widget):
     def __init__(self, current: View) -> None:
         super().__init__(markup=False)
         self._current = current
+        self._figures: TopFigures | None = None
 
     def compose(self) -> ComposeResult:
         """Lay the lines out."""
@@ -105,17 +106,27 @@ class TopBar(Widget):
             yield SafeText(classes="right")
         yield Tabs(self._current)
 
+    def on_mount(self) -> None:
+        """Show what was said before the parts were there."""
+        if self._figures is not None:
+            self.show(self._figures)
+
     def show(self, figures: TopFigures) -> None:
         """Put the figures in their places; what did not change is not painted."""
+        self._figures = figures
+        if not self.query(".right"):
+            return
         width = self.app.size.width
         wide = width >= _WIDE_CELLS
         ascii_ = is_ascii(self.app)
-        workers: list[Piece] = []
-        for piece in figures.workers if wide else ():
-            workers += [piece, "  "]
-        right = styled(*workers, figures.ledger)
+        shown = figures.workers if wide else ()
+        right = _right(shown, figures.ledger)
         mark = styled(pill(figures.status, glyphs_of(self.app)))
-        taken = right.cell_length + mark.cell_length + len(figures.elapsed) + _GAPS
+        fixed = mark.cell_length + len(figures.elapsed) + _GAPS
+        while len(shown) > 1 and fixed + right.cell_length + len(figures.run) + len("run ") > width:
+            shown = shown[:-1]
+            right = _right(shown, figures.ledger)
+        taken = fixed + right.cell_length
         brand: list[Piece] = [("eagletui  ", "$quiet")] if wide and width - taken > _ROOM_FOR_BRAND else []
         room = width - taken - (_BRAND_CELLS if brand else 0) - len("run ")
         name = shorten(figures.run, max(_NAME_CELLS, room), ascii_=ascii_)
@@ -126,3 +137,10 @@ class TopBar(Widget):
         self.query_one(StatusPill).status = figures.status
         self.query_one(".elapsed", SafeText).show(styled(figures.elapsed))
         self.query_one(".right", SafeText).show(right)
+
+
+def _right(workers: tuple[Piece, ...], ledger: Piece) -> Content:
+    pieces: list[Piece] = []
+    for piece in workers:
+        pieces += [piece, "  "]
+    return styled(*pieces, ledger)
