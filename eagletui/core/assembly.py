@@ -7,6 +7,7 @@ readings and say when a text is too uncertain to be called usable.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from heapq import nlargest
 
 from eagletui.core.chat import Prompt
 from eagletui.core.outputs import (
@@ -27,7 +28,7 @@ from eagletui.core.reply import Reply
 from eagletui.core.toolsection import last_literal, sections
 
 LIMIT = 48
-"""Readings kept per reply."""
+"""Combinations of head, body and tail that are written per reply."""
 ENDS_REASONING: Mapping[str, float] = {"": 0.2, "\n": 0.2, "\n\n": 0.08, "  ": 0.02}
 """Whitespace that a server may have stripped from the end of the reasoning; the format's own glue has weight 1."""
 BLANK_CONTENT: Mapping[str, float] = {"": 0.1, "\n": 0.05, "\n\n": 0.05, "  ": 0.01}
@@ -112,17 +113,18 @@ def candidates(
         Readings with `prior` relative to each other.
     """
     writer = _Writer(reply, fmt, profile.losses(fmt.name), prompt, max_tokens, thinking)
-    readings = sorted(writer.readings(), key=lambda reading: -reading.prior)[:LIMIT]
-    verbatim = len({reading.raw for reading in readings}) == 1 and writer.losses.special_text == "kept"
+    readings = sorted(writer.readings(), key=lambda reading: -reading.prior)
+    first = readings[0]
+    verbatim = writer.losses.special_text == "kept" and all(reading.raw == first.raw for reading in readings[1:])
     usability, reasons = writer.usability()
-    unlisted = writer.unlisted(verbatim) * readings[0].prior
+    misfit, refused, unlisted = writer.misfit(), writer.refused(), writer.unlisted(verbatim) * first.prior
     return tuple(
         replace(
             reading,
             usability="text_suspect" if reading.open_ended and usability == "usable" else usability,
             reasons=(*reading.reasons, *reasons),
-            refused=writer.refused(),
-            misfit=writer.misfit(),
+            refused=refused,
+            misfit=misfit,
             verbatim=verbatim,
             unlisted=unlisted,
         )
@@ -152,12 +154,13 @@ class _Writer:
         self.thinks = fmt.reasoning.opened_by != "none" and (bool(self.reasoning) or asked)
 
     def readings(self) -> Iterator[Assembly]:
-        """Yield every reading."""
+        """Yield the readings of the most likely combinations."""
         tails = sections(self.calls, self.fmt, self.losses, self.prompt) if self.calls else [Written()]
-        for head in self._heads():
-            for body in self._bodies(head):
-                for tail in tails:
-                    yield from self._finish(head, body, tail)
+        combined = [(head, body, tail) for head in self._heads() for body in self._bodies(head) for tail in tails]
+        if len(combined) > LIMIT:
+            combined = nlargest(LIMIT, combined, key=lambda way: way[0].weight * way[1].weight * way[2].weight)
+        for head, body, tail in combined:
+            yield from self._finish(head, body, tail)
 
     # The head: the reasoning block.
 

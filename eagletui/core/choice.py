@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from eagletui.core.outputs import Assembly, Losses, Special
 
-SURE = 0.75
+SURE = 0.7
 """A raw text is called usable when it holds at least this share of the likelihood of all readings that fit."""
 
 UNCOUNTED = 20.0

@@ -12,6 +12,7 @@ Literals are written as the model emits them. A literal that is one added token 
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 Field = Literal["reasoning", "content", "tool_call", "glue"]
@@ -345,6 +346,11 @@ def split_specials(text: str, specials: Sequence[str], kind: Field = "glue") -> 
         return ()
     if not specials:
         return (Text(text, kind),)
-    pattern = "|".join(re.escape(special) for special in sorted(specials, key=len, reverse=True))
-    pieces = re.split(f"({pattern})", text)
+    pieces = _splitter(tuple(specials)).split(text)
     return tuple(Special(piece) if index % 2 else Text(piece, kind) for index, piece in enumerate(pieces) if piece)
+
+
+@lru_cache(maxsize=256)
+def _splitter(specials: tuple[str, ...]) -> re.Pattern[str]:
+    ordered = sorted(specials, key=len, reverse=True)
+    return re.compile(f"({'|'.join(re.escape(special) for special in ordered)})")

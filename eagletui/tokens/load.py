@@ -66,6 +66,18 @@ class Tokenizer:
         """The same tokenizer with the family's own encoder, for after a difference was seen."""
         return replace(self, encoder=self.reference)
 
+    def remembering(self) -> "Tokenizer":
+        """The same tokenizer for one piece of work: no text is encoded twice."""
+        known: dict[str, list[int]] = {}
+
+        def encode(text: str) -> list[int]:
+            ids = known.get(text)
+            if ids is None:
+                ids = known[text] = self.encoder(text)
+            return ids
+
+        return replace(self, encoder=encode)
+
     @property
     def eos_token(self) -> str | None:
         """The `eos_token` of tokenizer_config.json. Not always what ends an answer."""
