@@ -11,8 +11,8 @@ from eagletui.core.outputs import OutputFormat, fitted
 from eagletui.core.text import visible
 from eagletui.core.tokdiff import Span, align
 from eagletui.reconstruct import Progress, finding_object, problem, read_ids, read_objects, span_object
-from eagletui.tokens.fit import fit_checks, name_id
-from eagletui.tokens.judge import check_finding
+from eagletui.tokens.fit import name_id
+from eagletui.tokens.judge import fit_findings
 from eagletui.tokens.load import Tokenizer
 
 _CONTEXT_BYTES = 24
@@ -119,7 +119,7 @@ def _findings(compared: Sequence[Compared], tokenizer: Tokenizer, fmt: OutputFor
     vocabulary = tokenizer.vocabulary
     fmt = fitted(fmt, vocabulary.specials)
     first = compared[0].recorded.id
-    findings = [check_finding(check, len(compared), first) for check in fit_checks(tokenizer, fmt) if check.failed]
+    findings = fit_findings(tokenizer, fmt, len(compared), first)
     ended = [c for c in compared if fmt.end_token(c.recorded.finish_reason or "stop") is not None]
     wrong = [
         c

@@ -18,6 +18,9 @@ LEAST_SAMPLES: Final = 10
 _SPLIT_SAMPLES: Final = 4
 """Samples from which a split must show the cause by itself."""
 
+_ELSEWHERE: Final = 0.2
+"""Share of the other answers from which a cause's constant is not that cause's."""
+
 _SHARE: Final = 0.5
 """Share of samples from which a constant is a constant."""
 
@@ -165,7 +168,7 @@ def _shows(counts: EndpointCounts, cause: Cause) -> bool:
             for excess, number in found.items()
         }
     )
-    return not others or others.get(cause.offset, 0) <= others.get(0, 0)
+    return others.get(cause.offset, 0) <= _ELSEWHERE * sum(others.values())
 
 
 def _unexplained(counts: EndpointCounts, verdict: Verdict) -> Constant | None:

@@ -44,6 +44,8 @@ class Proof:
     """Why it is no proof, one phrase; empty where it is one."""
     hidden_tail: int = 0
     """Tokens billed behind `ids` that a cut inside a character made unreadable."""
+    leans_on_format: bool = False
+    """Structural tokens among `ids`, the end token too, are the format's word and not the server's."""
 
     @property
     def holds(self) -> bool:

@@ -77,7 +77,7 @@ def logprobs(
         ids = (*ids, end_id)
     if not reason:
         reason = _uncovered(ids, shown, vocabulary, None if billed is not None else canonical)
-    return Proof("logprobs", ids, reason, tail)
+    return Proof("logprobs", ids, reason, tail, leans_on_format=sums.lost_end)
 
 
 def _uncovered(

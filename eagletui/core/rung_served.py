@@ -26,7 +26,7 @@ def served(reply: Reply, shown: Sequence[str], vocabulary: Vocabulary, end_id: i
     if unknown is not None:
         return Proof("served", (), f"served id {unknown} is not in the vocabulary of {vocabulary.size}")
     billed = reply.usage.completion_tokens if reply.usage else None
-    ends = vocabulary.is_special(ids[-1])
+    ends, lost_end = vocabulary.is_special(ids[-1]), False
     if billed is not None and billed != len(ids):
         lost_end = billed == len(ids) + 1 and end_id is not None and not ends
         unbilled_end = billed == len(ids) - 1 and ends
@@ -36,7 +36,7 @@ def served(reply: Reply, shown: Sequence[str], vocabulary: Vocabulary, end_id: i
             ids = (*ids, end_id)
     if not _decodes_to(ids, shown, vocabulary):
         return Proof("served", ids, "the served ids decode to other text than the reply shows")
-    return Proof("served", ids)
+    return Proof("served", ids, leans_on_format=lost_end)
 
 
 def _decodes_to(ids: Sequence[int], shown: Sequence[str], vocabulary: Vocabulary) -> bool:

@@ -110,7 +110,8 @@ def streamed(
     ids: list[int] = []
     for piece, own in zip(stream, chosen, strict=True):
         ids += (*piece.before, *own)
-    return Proof("streamed", (*ids, *after), reason, solution.tail)
+    leans = bool(after) or any(piece.before for piece in stream)
+    return Proof("streamed", (*ids, *after), reason, solution.tail, leans_on_format=leans)
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,8 @@ class Rebuilt:
     None where nothing can be learned from it."""
     ended: bool = False
     """The model ended the answer itself."""
+    leans_on_format: bool = False
+    """Structural tokens among the ids are the format's word, so a doubted format doubts the label."""
     sampled_end: int | None = None
     """The token that ended the answer, where proved ids or the server name it."""
 
@@ -94,6 +96,7 @@ def rebuild(
     Returns:
         Ids of the best rung that holds, with the reason why no better one does.
     """
+    tokenizer = None if tokenizer is None else tokenizer.remembering()
     fmt = fmt if tokenizer is None else fitted(fmt, tokenizer.vocabulary.specials)
     measure = None if tokenizer is None else measure_with(tokenizer)
     trimmed_reply, shows_tail = _without_replaced_tail(reply)
@@ -328,6 +331,7 @@ def _settle(
         parts=assembly.parts,
         excess=None if billed is None or silent else billed - len(ids),
         ended=assembly.end is not None,
+        leans_on_format=bool(holding) and holding[0].leans_on_format,
         sampled_end=_sampled_end(reply, holding, vocabulary),
     )
 
@@ -339,7 +343,8 @@ def _agree(better: Proof, other: Proof) -> bool:
 
 def _sampled_end(reply: Reply, holding: Sequence[Proof], vocabulary: Vocabulary) -> int | None:
     """The token that ended the answer, as proved ids or the server's `stop_reason` tell it."""
-    sampled = next((proof.ids[-1] for proof in holding if proof.ids and vocabulary.is_special(proof.ids[-1])), None)
+    ends = [proof.ids[-1] for proof in holding if proof.ids and not proof.leans_on_format]
+    sampled = next((token_id for token_id in ends if vocabulary.is_special(token_id)), None)
     if sampled is None and isinstance(reply.stopped_by, int) and reply.stopped_by in vocabulary:
         return reply.stopped_by
     return sampled

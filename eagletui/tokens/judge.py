@@ -15,13 +15,12 @@ from eagletui.core.findings import (
 from eagletui.core.outputs import OutputFormat
 from eagletui.core.reply import Reply
 from eagletui.tokens.answer import Rebuilt
-from eagletui.tokens.fit import Check, fit_checks, name_id
+from eagletui.tokens.fit import fit_checks, name_id
 from eagletui.tokens.formats import format_for_model
 from eagletui.tokens.load import Tokenizer
 from eagletui.tokens.variants import Counted, name_fault
 
 _KINDS: Mapping[str, str] = {
-    "special": "special",
     "end": "end_token",
     "claimed": "end_token",
     "generation": "end_token",
@@ -83,8 +82,7 @@ def judge_samples(
     findings: list[Finding] = []
     doubted: set[int] = set()
     if tokenizer is not None and samples:
-        failed = [check for check in fit_checks(tokenizer, fmt) if check.failed]
-        findings += [check_finding(check, len(samples), samples[0].id) for check in failed]
+        findings += fit_findings(tokenizer, fmt, len(samples), samples[0].id)
         doubted.update(range(len(samples)) if findings else ())
         findings += _end_findings(judged, tokenizer, fmt)
         findings += _constant_findings(judged, verdicts, tokenizer, fmt)
@@ -99,10 +97,23 @@ def judge_samples(
     return Judgement(tuple(relabelled), tuple(merged(findings)), verdicts)
 
 
-def check_finding(check: Check, samples: int, example: str | None) -> Finding:
-    """Word a failed check of the format as a finding over all samples."""
-    kind = _TEMPLATE_KINDS.get(check.name) or _KINDS.get(check.name.split()[0], "format")
-    return Finding(kind, f"Wrong format: {check.detail}", samples, samples, example, WRONG_FORMAT)
+def fit_findings(tokenizer: Tokenizer, fmt: OutputFormat, samples: int, example: str | None) -> list[Finding]:
+    """Word what does not fit between a format and a tokenizer as findings over all samples."""
+    failed = [check for check in fit_checks(tokenizer, fmt) if check.failed]
+    strings = [check.name.partition(" ")[2] for check in failed if check.name.startswith("special ")]
+    details = [
+        (_TEMPLATE_KINDS.get(check.name) or _KINDS.get(check.name.split()[0], "format"), check.detail)
+        for check in failed
+        if not check.name.startswith("special ")
+    ]
+    if strings:
+        named = ", ".join(repr(string) for string in strings)
+        details.insert(
+            0, ("special", f"{named} {'is' if len(strings) == 1 else 'are'} no added token of this tokenizer")
+        )
+    return [
+        Finding(kind, f"Wrong format: {detail}", samples, samples, example, WRONG_FORMAT) for kind, detail in details
+    ]
 
 
 def _verdicts(samples: Sequence[Sample]) -> dict[str, Verdict]:
@@ -126,9 +137,9 @@ def _relabelled(sample: Sample, verdict: Verdict, doubted: bool) -> Sample:
     rebuilt = sample.rebuilt
     evidence = relabel(rebuilt.evidence, rebuilt.excess, sample.finish, verdict)
     reason = rebuilt.reason
-    if evidence == "counted" and doubted:
+    if doubted and (evidence == "counted" or rebuilt.leans_on_format):
         evidence = "conflict"
-    if evidence == "conflict" and rebuilt.evidence == "counted":
+    if evidence == "conflict" and rebuilt.evidence != "conflict":
         why = "a finding doubts the format" if doubted else "the endpoint's counts show an unexplained constant"
         reason = f"{reason}; {why}" if reason else why[:1].upper() + why[1:]
     if evidence == "counted" and verdict.provisional:

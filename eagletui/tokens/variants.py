@@ -15,6 +15,9 @@ MOST_SAMPLES: Final = 60
 _BETTER: Final = 0.3
 """How much larger the share of agreeing counts must become."""
 
+_MOST: Final = 0.7
+"""Share of counts that a named fault must explain."""
+
 _TAG: Final = re.compile(r"^[<\[]/?[\w:]*think[\w:]*[>\]]$", re.IGNORECASE)
 
 
@@ -46,12 +49,16 @@ def name_fault(samples: Sequence[Counted], tokenizer: Tokenizer, end: str | None
     tried = samples[:MOST_SAMPLES]
     if not tried:
         return ""
-    close = next((s for s in tokenizer.vocabulary.specials if _TAG.match(s) and "/" in s), None)
+    tags = [special for special in tokenizer.vocabulary.specials if _TAG.match(special)]
+    close = next((tag for tag in tags if "/" in tag), None)
+    opener = next((tag for tag in tags if "/" not in tag), None)
     changes: list[tuple[str, Change]] = [("doubled glue: without the format's glue", _without_glue)]
     if close is not None:
         changes.append((f"missing {close}: with it", lambda parts, ended: _with_close(parts, close)))
         changes.append((f"{close} too many: without it", lambda parts, ended: _without(parts, close)))
-    if end is not None:
+    if opener is not None:
+        changes.append((f"{opener} too many: without it", lambda parts, ended: _without(parts, opener)))
+    if end:
         changes.append(("missing end token: with it", lambda parts, ended: _with_end(parts, end) if ended else parts))
     before = _agreeing(tried, tokenizer, lambda parts, ended: parts)
     best, words = before, ""
@@ -59,7 +66,8 @@ def name_fault(samples: Sequence[Counted], tokenizer: Tokenizer, end: str | None
         agreeing = _agreeing(tried, tokenizer, change)
         if agreeing > best:
             best, words = agreeing, f"{name} {agreeing} of {len(tried)} counts agree, not {before}"
-    return words if best - before >= _BETTER * len(tried) else ""
+    enough = best - before >= _BETTER * len(tried) and best >= _MOST * len(tried)
+    return words if enough else ""
 
 
 def _agreeing(samples: Sequence[Counted], tokenizer: Tokenizer, change: Change) -> int:
