@@ -48,6 +48,7 @@ def _row(fmt: OutputFormat) -> dict[str, Any]:
         "models": list(fmt.models),
         "reasoning": fmt.reasoning.opened_by,
         "history": fmt.reasoning.history if fmt.reasoning.opened_by != "none" else None,
+        "history_kwarg": fmt.reasoning.history_kwarg or None,
         "tools": fmt.tools.codec,
         "end": {"stop": fmt.end.stop, "tool_calls": fmt.end_token("tool_calls"), "length": None},
         "specials": list(fmt.specials),
@@ -68,12 +69,21 @@ def _told(fmt: OutputFormat) -> list[tuple[str, str]]:
         ("glue", f"{rule.before_close + rule.close + rule.after_close!r}" if rule.close else "-"),
         ("tools", _tools(fmt)),
         ("ends with", f"{fmt.end.stop}, after a call {fmt.end_token('tool_calls')}, nothing when cut"),
-        ("history", f"reasoning of earlier turns is {rule.history}" if rule.opened_by != "none" else "-"),
+        ("history", _history(fmt)),
         ("specials", " ".join((*fmt.specials, *fmt.uncertain))),
     ]
     pairs += [("template", fmt.template)] if fmt.template else []
     pairs += [("differs", fmt.differs)] if fmt.differs else []
     return pairs + [("refused", sentence) for sentence in _refuses(fmt)]
+
+
+def _history(fmt: OutputFormat) -> str:
+    if fmt.reasoning.opened_by == "none":
+        return "-"
+    kwarg = fmt.reasoning.history_kwarg
+    return f"reasoning of earlier turns is {fmt.reasoning.history}" + (
+        f", unless {kwarg} says otherwise" if kwarg else ""
+    )
 
 
 def _thinking(fmt: OutputFormat) -> str:

@@ -149,7 +149,8 @@ class _Writer:
         self.reasoning, self.content = _split_content(reply, fmt, losses)
         self.cut = fmt.end_token(reply.finish_reason) is None
         billed = reply.usage.completion_tokens if reply.usage else None
-        self.silent_cut = bool(self.calls) and not self.cut and max_tokens is not None and billed == max_tokens
+        at_limit = max_tokens is not None and billed == max_tokens
+        self.silent_cut = bool(self.calls) and not self.cut and at_limit and losses.cut_calls == "kept"
         asked = fmt.reasoning.default if thinking is None else thinking
         self.thinks = fmt.reasoning.opened_by != "none" and (bool(self.reasoning) or asked)
 
@@ -357,7 +358,9 @@ class _Writer:
         """Weigh the raw texts that no reading writes down, against the most likely reading."""
         declared = self.prompt is not None and bool(self.prompt.tools_json)
         dropped = self.losses.undeclared_calls if declared else self.losses.calls_without_tools
-        if dropped == "dropped" and not self.calls and not self.content.strip() and not self.cut:
+        if self.cut:
+            dropped = self.losses.cut_calls if declared else "kept"
+        if dropped == "dropped" and not self.calls and not self.content.strip():
             return LOST_CALL
         if verbatim:
             return 0.0
