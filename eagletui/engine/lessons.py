@@ -119,8 +119,12 @@ class Lessons:
             self.gates.want_pause("check", f"{breach.sentence}.")
         elif self.check.on_breach == "quarantine":
             self.pace.lanes[endpoint].quarantined = True
-            since = time.time()
-            await self.ledger.do(lambda writer: writer.quarantine(endpoint, since))
+            await self.ledger.do(partial(_close_endpoint, endpoint))
+
+
+def _close_endpoint(endpoint: str, writer: LedgerWriter) -> None:
+    """Buy nothing more from an endpoint; what it answered so far keeps its labels until a person decides."""
+    writer.quarantine(endpoint, since=time.time())
 
 
 def _write_review(review: Review, writer: LedgerWriter) -> None:

@@ -138,7 +138,6 @@ class Settler:
         assert attempt.generation_id is not None
         record = await self._record(attempt.generation_id)
         if record is not None:
-            del self.questions[attempt.id]
             overruns = await self.ledger.do(
                 lambda writer: writer.settle(
                     attempt.id,
@@ -147,6 +146,7 @@ class Settler:
                     billed_output_tokens=record.completion_tokens,
                 )
             )
+            del self.questions[attempt.id]
             self.settled(overruns)
             return
         question.asked += 1

@@ -1,0 +1,219 @@
+"""How the cost of a broken request is found, against accounting answers of every kind."""
+
+import asyncio
+import itertools
+import json
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from eagletui.core.chat import Message, Prompt
+from eagletui.engine.ledger_thread import LedgerThread
+from eagletui.engine.settle import Settler
+from eagletui.ledger.create import create_ledger
+from eagletui.ledger.orders import AdmitRequest, Failed, Finished, NewPrompt, Overrun
+from eagletui.ledger.reader import LedgerReader
+from eagletui.ledger.writer import LedgerWriter
+from eagletui.providers.base import Timeouts
+from eagletui.providers.openai_compatible import OpenAiCompatible
+from eagletui.providers.openrouter import OpenRouter, Routing
+from tests.providers.scripted_server import Exchange, ScriptedServer, scripted_server
+
+TIMEOUTS = Timeouts(connect_s=2.0, first_event_s=2.0, event_s=2.0, total_s=5.0)
+BACKOFF_S = [0.01, 0.02, 0.02, 0.02]
+HOLD_PICO = 1_000_000
+
+
+def make_ledger(path: Path, generations: list[str | None]) -> None:
+    """A ledger with an unsettled attempt per generation id."""
+    create_ledger(
+        path,
+        name="x",
+        config_json="{}",
+        model_id="m",
+        format="smollm2",
+        stop_at_pico=10**12,
+        cap_pico=10**12,
+        max_in_flight=8,
+    )
+    with LedgerWriter(path) as writer:
+        writer.set_run_state("running")
+        source = writer.add_source("p", "0" * 64, len(generations))
+        writer.add_prompts(
+            [NewPrompt(f"p{n}", "d", Prompt((Message("user", "x"),)), "x") for n in range(len(generations))], source
+        )
+        samples = writer.claim(100)
+        admitted = writer.admit([AdmitRequest(sample.id, "e", HOLD_PICO, True) for sample in samples])
+        for admission, generation in zip(admitted, generations, strict=True):
+            assert admission.attempt_id is not None
+            writer.mark_sent([admission.attempt_id])
+            failed = Failed("unsettled", "disconnect", "x", retry_at=0.0, generation_id=generation)
+            writer.finish([Finished(admission.attempt_id, failed)])
+
+
+class Accounts:
+    """Answers `/generation` and `/key` from scripts; the last answer stays."""
+
+    def __init__(self, generation: list[object], key_usage: list[object]) -> None:
+        self.asked = 0
+        self._generation, self._key = self._last_stays(generation), self._last_stays(key_usage)
+
+    async def act(self, exchange: Exchange) -> None:
+        if "/generation?" in exchange.head:
+            self.asked += 1
+            cost = next(self._generation)
+            body = {"data": {"id": "g", "total_cost": cost, "native_tokens_completion": 5}}
+        else:
+            cost = next(self._key)
+            body = {"data": {"usage": cost}}
+        if cost is None:
+            await exchange.reply(404 if "/generation?" in exchange.head else 500, b"{}")
+        else:
+            await exchange.reply(200, json.dumps(body).encode())
+
+    def _last_stays(self, answers: list[object]) -> Iterator[object]:
+        return itertools.chain(answers, itertools.repeat(answers[-1]))
+
+
+class Heard:
+    """What the settler reported."""
+
+    def __init__(self) -> None:
+        self.overruns: list[Overrun] = []
+        self.moved = asyncio.Event()
+
+    def settled(self, overruns: Sequence[Overrun]) -> None:
+        self.overruns += overruns
+        self.moved.set()
+
+
+@asynccontextmanager
+async def settler_on(path: Path, accounts: Accounts) -> AsyncIterator[tuple[Settler, Heard]]:
+    heard = Heard()
+    ledger = LedgerThread(path)
+    async with scripted_server(accounts.act) as server:
+        provider = router(server)
+        settler = Settler(provider, ledger, BACKOFF_S, heard.settled, key_usage_at_start_pico=500)
+        with LedgerReader(path) as reader:
+            settler.add(reader.open_attempts())
+        running = asyncio.create_task(settler.run())
+        try:
+            yield settler, heard
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            await provider.aclose()
+            ledger.close()
+
+
+def router(server: ScriptedServer) -> OpenRouter:
+    return OpenRouter(server.base_url, "m", Routing(), key="k", timeouts=TIMEOUTS)
+
+
+async def quiet(settler: Settler, heard: Heard) -> None:
+    async with asyncio.timeout(10):
+        while not settler.is_quiet:
+            await heard.moved.wait()
+            heard.moved.clear()
+
+
+def money(path: Path) -> tuple[int, int, int]:
+    """Settled, unsettled, unattributed."""
+    with LedgerReader(path) as reader:
+        books = reader.snapshot().spend.books
+    return books.settled_pico, books.unsettled_pico, books.unattributed_pico
+
+
+async def test_a_generation_is_asked_for_until_its_cost_is_known(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    make_ledger(path, ["gen-1"])
+    accounts = Accounts([None, None, "0.0000003"], ["0"])
+    async with settler_on(path, accounts) as (settler, heard):
+        assert money(path) == (0, HOLD_PICO, 0)
+        await quiet(settler, heard)
+        assert settler.is_explained
+    assert accounts.asked == 3
+    assert money(path) == (300_000, 0, 0)
+
+
+async def test_a_cost_above_its_bound_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    make_ledger(path, ["gen-1"])
+    async with settler_on(path, Accounts(["0.0000011"], ["0"])) as (settler, heard):
+        await quiet(settler, heard)
+    assert heard.overruns == [Overrun(1, "p0", HOLD_PICO, 1_100_000)]
+
+
+async def test_what_has_no_id_is_settled_in_sum_once_the_key_is_at_rest(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    make_ledger(path, ["gen-1", None, None])
+    usage = ["0.0000000005", "0.0000008", "0.0000010", "0.0000015005"]
+    async with settler_on(path, Accounts(["0.0000003"], list(usage))) as (settler, heard):
+        await quiet(settler, heard)
+        assert not settler.is_explained
+        await settler.reconcile(lambda: True)
+        assert settler.is_explained
+    assert money(path) == (300_000, 0, 1_200_000)
+    with LedgerReader(path) as reader:
+        (adjustment,) = reader.adjustments()
+    assert (adjustment.amount_pico, adjustment.attempts) == (1_200_000, 2)
+
+
+async def test_a_generation_that_is_never_known_is_settled_in_sum(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    make_ledger(path, ["gen-1"])
+    accounts = Accounts([None], ["0.0000000005"])
+    async with settler_on(path, accounts) as (settler, heard):
+        await quiet(settler, heard)
+        await settler.reconcile(lambda: True)
+        assert settler.is_explained
+    assert accounts.asked == len(BACKOFF_S)
+    assert money(path) == (0, 0, 0)
+
+
+async def test_a_sum_above_the_holds_is_booked_up_to_them_and_named(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    make_ledger(path, [None])
+    async with settler_on(path, Accounts([None], ["7.00"])) as (settler, _heard):
+        await settler.reconcile(lambda: True)
+    assert money(path) == (0, 0, HOLD_PICO)
+    with LedgerReader(path) as reader:
+        (finding,) = reader.findings()
+    assert finding.kind == "key_usage"
+    assert "$7.0000 more" in finding.sentence
+
+
+async def test_a_key_that_cannot_be_read_leaves_the_holds_and_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    make_ledger(path, [None])
+    async with settler_on(path, Accounts([None], [None])) as (settler, _heard):
+        await settler.reconcile(lambda: True)
+        assert settler.unexplained
+        assert settler.is_explained
+    assert money(path) == (0, HOLD_PICO, 0)
+    with LedgerReader(path) as reader:
+        assert [finding.kind for finding in reader.findings()] == ["unsettled"]
+
+
+async def test_a_sum_is_given_up_when_requests_go_out_again(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    make_ledger(path, [None])
+    async with settler_on(path, Accounts([None], ["0.0000009"])) as (settler, _heard):
+        await settler.reconcile(lambda: False)
+        assert not settler.is_explained
+    assert money(path) == (0, HOLD_PICO, 0)
+
+
+async def test_a_server_without_accounts_is_taken_at_its_bound(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    make_ledger(path, [None, None])
+    ledger = LedgerThread(path)
+    provider = OpenAiCompatible("vllm", None, key="", timeouts=TIMEOUTS, typed_price=None)
+    settler = Settler(provider, ledger, BACKOFF_S, lambda overruns: None, key_usage_at_start_pico=None)
+    with LedgerReader(path) as reader:
+        settler.add(reader.open_attempts())
+    await settler.reconcile(lambda: True)
+    await provider.aclose()
+    ledger.close()
+    assert settler.is_explained
+    assert money(path) == (2 * HOLD_PICO, 0, 0)
