@@ -26,6 +26,8 @@ PYTHON_WEIGHT = 0.1
 
 GEMMA_QUOTE = '<|"|>'
 """Gemma 4's quote token."""
+DEEPEST = 100
+"""Nesting of arguments that is still taken apart; deeper ones stay as they came."""
 LISTS = 12
 """Parameter lists kept while they are built up."""
 
@@ -150,7 +152,7 @@ def declared_types(tools_json: str | None) -> dict[str, dict[str, str]]:
     """Read the declared tools of a request: JSON type per parameter per tool. Broken declarations give nothing."""
     try:
         declared = json.loads(tools_json) if tools_json else []
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     found: dict[str, dict[str, str]] = {}
     for tool in declared if isinstance(declared, list) else []:
@@ -306,6 +308,13 @@ def _enclosed(opener: str, members: Sequence[Sequence[Part]], closer: str) -> li
 
 
 def _is_object(text: str) -> bool:
+    """Say whether text is a JSON object that is not nested beyond reason."""
+    depth = deepest = 0
+    for match in _TOKEN.finditer(text):
+        depth += (match.group() in ("{", "[")) - (match.group() in ("}", "]"))
+        deepest = max(deepest, depth)
+    if deepest > DEEPEST:
+        return False
     try:
         return isinstance(json.loads(text), dict)
     except ValueError:

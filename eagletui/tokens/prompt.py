@@ -105,7 +105,15 @@ def render_text(
             strftime_now=moment.strftime,
             **variables,
         )
-    except (TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as error:
+    except (
+        TemplateError,
+        TypeError,
+        ValueError,
+        ArithmeticError,
+        LookupError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         raise FormatError(f"The chat template of {fmt.name} refuses this conversation: {error}") from error
 
 
@@ -168,7 +176,7 @@ def _arguments(text: str, fmt: OutputFormat) -> object:
         return text
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

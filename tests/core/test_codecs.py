@@ -68,6 +68,21 @@ def test_number_literals_are_kept_and_respelled_only_at_the_same_value() -> None
     }
 
 
+@given(
+    text=st.text(max_size=40) | st.text(alphabet='{}[]",:a\\\n 1', max_size=40),
+    loss=st.sampled_from(["verbatim", "trimmed", "coerced", "reserialised", "reserialised-ascii"]),
+    tools=st.sampled_from([Tools(codec="json"), GLM, Tools(codec="gemma-dict")]),
+)
+def test_no_arguments_of_a_server_are_an_error(text: str, loss: Any, tools: Tools) -> None:
+    assert argument_forms(text, Losses(arguments=loss), {"a": "number"}, tools, ("<k>",))
+
+
+def test_arguments_nested_without_end_stay_as_they_are() -> None:
+    deep = '{"a": ' * 5000 + "1" + "}" * 5000
+    (form,) = argument_forms(deep, Losses(arguments="reserialised"), {}, GLM, ())
+    assert text_of(form.parts) == deep
+
+
 def test_arguments_that_are_no_json_come_back_as_they_are() -> None:
     cut = '{"city": "Par'
     assert text_of(argument_forms(cut, Losses(arguments="reserialised"), {}, Tools(codec="json"), ())[0].parts) == cut
