@@ -51,17 +51,20 @@ class Vocabulary:
     """Ids that lose against another id with the same bytes (SentencePiece `<0xNN>` beside a real piece)."""
     max_piece_bytes: int = field(init=False)
     """Length of the longest ordinary piece."""
+    _bytes: dict[int, bytes] = field(init=False, repr=False, compare=False)
     _ids: dict[bytes, int] = field(init=False, repr=False, compare=False)
     _special_texts: dict[int, str] = field(init=False, repr=False, compare=False)
     _shared: frozenset[bytes] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        known: dict[int, bytes] = {}
         ids: dict[bytes, int] = {}
         shared: set[bytes] = set()
         longest = 0
         for token_id, piece in enumerate(self.pieces):
             if piece is None:
                 continue
+            known[token_id] = piece
             longest = max(longest, len(piece))
             if piece in ids:
                 if token_id in self.avoid:
@@ -70,7 +73,9 @@ class Vocabulary:
                     shared.add(piece)
                     continue
             ids[piece] = token_id
+        known |= {token_id: text.encode() for text, token_id in self.specials.items()}
         object.__setattr__(self, "max_piece_bytes", longest)
+        object.__setattr__(self, "_bytes", known)
         object.__setattr__(self, "_ids", ids)
         object.__setattr__(self, "_special_texts", {number: text for text, number in self.specials.items()})
         object.__setattr__(self, "_shared", frozenset(shared))
@@ -114,9 +119,7 @@ class Vocabulary:
 
     def __contains__(self, token_id: object) -> bool:
         """Tell whether the id names an ordinary or a special token."""
-        if not isinstance(token_id, int) or not 0 <= token_id < len(self.pieces):
-            return token_id in self._special_texts
-        return self.pieces[token_id] is not None or token_id in self._special_texts
+        return token_id in self._bytes
 
     def bytes_of(self, token_id: int) -> bytes:
         """Bytes of a token, specials at their literal text.
@@ -124,10 +127,7 @@ class Vocabulary:
         Raises:
             KeyError: the id names nothing.
         """
-        piece = self.pieces[token_id] if 0 <= token_id < len(self.pieces) else None
-        if piece is None:
-            return self._special_texts[token_id].encode()
-        return piece
+        return self._bytes[token_id]
 
     def id_of(self, data: bytes) -> int | None:
         """The ordinary token with exactly these bytes, or None. Specials are never found here."""
@@ -159,20 +159,20 @@ class Vocabulary:
         Raises:
             KeyError: an id names nothing.
         """
-        return b"".join(map(self.bytes_of, ids))
+        return b"".join(map(self._bytes.__getitem__, ids))
 
     def boundaries(self, ids: Sequence[int]) -> dict[int, int]:
         """Byte offset of each token boundary, to the index of the token that begins there."""
         found = {0: 0}
         at = 0
         for index, token_id in enumerate(ids, 1):
-            at += len(self.bytes_of(token_id))
+            at += len(self._bytes[token_id])
             found[at] = index
         return found
 
     def first_unknown(self, ids: Iterable[int]) -> int | None:
         """The first id that names nothing, or None when all are known."""
-        return next((token_id for token_id in ids if token_id not in self), None)
+        return next((token_id for token_id in ids if token_id not in self._bytes), None)
 
 
 def pack_vocabulary(vocabulary: Vocabulary) -> bytes:

@@ -19,7 +19,7 @@ from eagletui.core.rung_served import served
 from eagletui.core.rung_streamed import pieces, streamed
 from eagletui.core.tokdiff import Span, align
 from eagletui.core.vocabulary import Vocabulary
-from eagletui.tokens.load import Tokenizer
+from eagletui.tokens.load import Encoder, Tokenizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,8 @@ def rebuild(
     """
     tokenizer = None if tokenizer is None else tokenizer.remembering()
     fmt = fmt if tokenizer is None else fitted(fmt, tokenizer.vocabulary.specials)
-    measure = None if tokenizer is None else measure_with(tokenizer)
+    encode = None if tokenizer is None else _remembering(tokenizer.encode)
+    measure = None if encode is None else _measure(encode)
     trimmed_reply, shows_tail = _without_replaced_tail(reply)
     readings = candidates(trimmed_reply, fmt, profile, prompt, max_tokens=max_tokens, thinking=thinking)
     if isinstance(reply.stopped_by, str):
@@ -116,7 +117,7 @@ def rebuild(
     assembly = choice.assembly
     if tokenizer is None or measure is None:
         return _text_level(assembly, billed)
-    canonical, unresolved = encode_parts(assembly.parts, tokenizer)
+    canonical, unresolved = encode_parts(assembly.parts, tokenizer, encode)
     if assembly.open_ended and billed is not None:
         canonical = canonical[:billed]
     proofs = _proofs(reply, assembly, canonical, tokenizer, billed, applied, stop_strings)
@@ -135,13 +136,21 @@ def _plain_excess(
     return None if plain.open_ended else rebuilt.billed - measure(plain).total
 
 
-def encode_parts(parts: Sequence[Part], tokenizer: Tokenizer) -> tuple[tuple[int, ...], str | None]:
+def encode_parts(
+    parts: Sequence[Part], tokenizer: Tokenizer, encode: Encoder | None = None
+) -> tuple[tuple[int, ...], str | None]:
     """Encode each stretch between special tokens in one pass and insert structure by id.
+
+    Args:
+        parts: a raw text.
+        tokenizer: resolves structure.
+        encode: the tokenizer's encoding, remembered; None takes the tokenizer's own.
 
     Returns:
         The ids, and the first structural string that is no single token of this tokenizer (it is then encoded as
         ordinary text), or None.
     """
+    encode = encode or tokenizer.encode
     ids: list[int] = []
     run: list[str] = []
     unresolved: str | None = None
@@ -152,23 +161,33 @@ def encode_parts(parts: Sequence[Part], tokenizer: Tokenizer) -> tuple[tuple[int
             if isinstance(part, Special):
                 unresolved = unresolved or part.text
             continue
-        ids += tokenizer.encode("".join(run))
+        ids += encode("".join(run))
         ids.append(special)
         run.clear()
-    ids += tokenizer.encode("".join(run))
+    ids += encode("".join(run))
     return tuple(ids), unresolved
 
 
 def measure_with(tokenizer: Tokenizer) -> Callable[[Assembly], TokenCounts]:
     """Count the tokens of readings, encoding no text twice."""
-    known: dict[str, int] = {}
+    return _measure(_remembering(tokenizer.encode))
 
-    def length(text: str) -> int:
-        if text not in known:
-            known[text] = len(tokenizer.encode(text))
-        return known[text]
 
-    return lambda reading: count_tokens(reading, length)
+def _measure(encode: Encoder) -> Callable[[Assembly], TokenCounts]:
+    return lambda reading: count_tokens(reading, lambda text: len(encode(text)))
+
+
+def _remembering(encode: Encoder) -> Encoder:
+    """Encode no text twice while one reply is worked on."""
+    known: dict[str, list[int]] = {}
+
+    def remembered(text: str) -> list[int]:
+        ids = known.get(text)
+        if ids is None:
+            ids = known[text] = encode(text)
+        return ids
+
+    return remembered
 
 
 def _without_replaced_tail(reply: Reply) -> tuple[Reply, bool]:
@@ -292,9 +311,7 @@ def _settle(
         reasons = []
     else:
         proof = next((proof for proof in proofs if proof.ids and not contradiction), None)
-        ids = proof.ids if proof is not None else canonical
-        if vocabulary.first_unknown(ids) is not None or vocabulary.decode(ids) != vocabulary.decode(canonical):
-            ids = canonical
+        ids = proof.ids if proof is not None and _same_bytes(proof.ids, canonical, vocabulary) else canonical
         evidence = judge_count(len(ids), billed, applied)
         if evidence == "conflict":
             named = f", offset {applied}" if applied else ""
@@ -334,6 +351,10 @@ def _settle(
         leans_on_format=bool(holding) and holding[0].leans_on_format,
         sampled_end=_sampled_end(reply, holding, vocabulary),
     )
+
+
+def _same_bytes(ids: Sequence[int], canonical: Sequence[int], vocabulary: Vocabulary) -> bool:
+    return vocabulary.first_unknown(ids) is None and vocabulary.decode(ids) == vocabulary.decode(canonical)
 
 
 def _agree(better: Proof, other: Proof) -> bool:
