@@ -1,5 +1,6 @@
 """Turn token ids, texts, prompts and spans into ledger blobs and back."""
 
+import struct
 import sys
 import threading
 from array import array
@@ -43,10 +44,7 @@ def unpack_bytes(blob: bytes) -> bytes:
 
 def pack_ids(ids: Sequence[int]) -> bytes:
     """Pack token ids as zstd of little-endian int32."""
-    values = array("i", ids)
-    if sys.byteorder == "big":
-        values.byteswap()
-    return pack_bytes(values.tobytes())
+    return pack_bytes(struct.pack(f"<{len(ids)}i", *ids))
 
 
 def unpack_ids(blob: bytes) -> "array[int]":

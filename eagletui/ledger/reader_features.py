@@ -1,10 +1,16 @@
 """Read where features lie and which ids they were computed over."""
 
 from array import array
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from eagletui.ledger.codecs import unpack_ids
 from eagletui.ledger.reader_base import Reader
+
+ROWS_AT_ONCE: Final = 500
+"""Below SQLite's smallest limit of parameters in a statement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +27,37 @@ class StoredFeature:
     output_ids: "array[int] | None"
 
 
+class ShardShare(NamedTuple):
+    """Some of the samples of a shard."""
+
+    path: str
+    """Relative to RUN/features."""
+    samples: int
+    """How many of them are meant."""
+    of: int
+    """How many the shard holds."""
+
+
 class FeaturesReader(Reader):
     """Reads features by shard."""
+
+    def shards_holding(self, sample_ids: Sequence[int]) -> list[ShardShare]:
+        """List the shards with current features of these samples, by path."""
+        found: Counter[str] = Counter()
+        sizes: dict[str, int] = {}
+        with self._transactions.reading() as connection:
+            for start in range(0, len(sample_ids), ROWS_AT_ONCE):
+                part = list(sample_ids[start : start + ROWS_AT_ONCE])
+                for path, samples in connection.execute(
+                    f"""SELECT path, shards.samples FROM features JOIN shards ON shards.id = features.shard_id
+                    JOIN tokens ON tokens.sample_id = features.sample_id
+                    WHERE features.tokens_revision = tokens.revision
+                      AND features.sample_id IN ({", ".join("?" * len(part))})""",
+                    part,
+                ):
+                    found[path] += 1
+                    sizes[path] = samples
+        return [ShardShare(path, samples, sizes[path]) for path, samples in sorted(found.items())]
 
     def features_of(self, path: str) -> list[StoredFeature]:
         """List the samples whose features lie in a shard, by position; replaced ones are not among them.

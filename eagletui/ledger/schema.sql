@@ -85,7 +85,8 @@ CREATE INDEX samples_by_cost ON samples(cost_pico, id) WHERE cost_pico IS NOT NU
 CREATE INDEX samples_by_output ON samples(output_tokens, id) WHERE output_tokens IS NOT NULL;
 CREATE INDEX samples_by_latency ON samples(latency_s, id) WHERE latency_s IS NOT NULL;
 CREATE INDEX samples_by_answer ON samples(answered_at, latency_s) WHERE answered_at IS NOT NULL;
-CREATE INDEX samples_resegmented ON samples(spans, id) WHERE spans > 0;
+CREATE INDEX samples_resegmented ON samples(id) WHERE spans > 0;
+CREATE INDEX samples_by_spans ON samples(spans, id) WHERE spans > 0;
 CREATE INDEX samples_drifting ON samples(id) WHERE drift_tokens <> 0;
 
 CREATE TABLE attempts (

@@ -73,6 +73,12 @@ class ControlWriter(Writer):
         """Replace the frozen config after an allowed change."""
         return self._set("config_json", config_json)
 
+    def set_format(self, output_format: str, config_json: str) -> bool:
+        """Record with which output format the ids are rebuilt from now on, and say whether it changed."""
+        with self._transactions.begin(durable=True):
+            changed = self._set("format", output_format)
+            return self._set("config_json", config_json) or changed
+
     def next_commands(self) -> list[CommandRow]:
         """List orders not yet applied, oldest first."""
         with self._transactions.reading() as connection:

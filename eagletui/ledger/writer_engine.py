@@ -23,7 +23,7 @@ class AttemptWriter(Writer):
             limit: at most this many.
         """
         query = """SELECT samples.id, sample_key, samples.dataset, prompts.body, attempts, answer_index, turn
-            FROM samples JOIN prompts ON prompts.id = samples.prompt_id
+            FROM samples INDEXED BY samples_queue JOIN prompts ON prompts.id = samples.prompt_id
             WHERE samples.state = 'queued' AND {due} ORDER BY not_before, samples.id LIMIT ?"""
         with self._transactions.reading() as connection:
             rows = connection.execute(
@@ -39,7 +39,9 @@ class AttemptWriter(Writer):
     def next_due_at(self) -> float | None:
         """Return when the next queued sample may be sent (0: now), or None when the queue is empty."""
         with self._transactions.reading() as connection:
-            (due,) = connection.execute("SELECT min(not_before) FROM samples WHERE state = 'queued'").fetchone()
+            (due,) = connection.execute(
+                "SELECT min(not_before) FROM samples INDEXED BY samples_queue WHERE state = 'queued'"
+            ).fetchone()
         return None if due is None else float(due)
 
     def books(self) -> Books:

@@ -27,6 +27,40 @@ class TokensWriter(Writer):
                 raise LedgerError(f"sample {sample_id} has no answer to store ids for")
             return put_tokens(connection, sample_id, found[0], tokens, self._clock())
 
+    def store_label(
+        self,
+        sample_id: int,
+        *,
+        evidence: str,
+        usability: str,
+        reason: str,
+        offset: int | None,
+        drift: int | None,
+    ) -> None:
+        """Label stored ids anew, because what their endpoint's counts show has changed; the ids stay.
+
+        Args:
+            sample_id: a tokenized sample, or a quarantined one, whose usability shows once it is released.
+            evidence: why the ids are believed.
+            usability: whether to train on them.
+            reason: why not a better rung.
+            offset: the named constant applied.
+            drift: billed - counted - offset.
+        """
+        values = (usability, usability, evidence, offset, drift, sample_id)
+        with self._transactions.begin() as connection:
+            connection.execute(
+                """UPDATE samples SET
+                    usability = CASE state WHEN 'quarantined' THEN usability ELSE ? END,
+                    usability_before = CASE state WHEN 'quarantined' THEN ? END,
+                    evidence = ?, offset_tokens = ?, drift_tokens = ?
+                WHERE id = ?""",
+                values,
+            )
+            connection.execute(
+                "UPDATE tokens SET evidence = ?, reason = ? WHERE sample_id = ?", (evidence, reason, sample_id)
+            )
+
 
 def put_tokens(
     connection: sqlite3.Connection, sample_id: int, attempt_id: int, tokens: TokensResult, now: float

@@ -119,6 +119,23 @@ class WatchWriter(Writer):
                 == 1
             )
 
+    def set_endpoint_rules(self, tag: str, *, profile: str | None, offset: int | None, cause: str | None) -> None:
+        """Record how an endpoint's answers are rebuilt and counted.
+
+        Args:
+            tag: the endpoint; added if it has answered without having been listed.
+            profile: its loss profile.
+            offset: its named constant between counted and billed tokens; None where it has none.
+            cause: the constant's name.
+        """
+        with self._transactions.begin() as connection:
+            connection.execute(
+                """INSERT INTO endpoints (tag, provider_name, profile, offset_tokens, offset_cause)
+                VALUES (:tag, :tag, :profile, :offset, :cause)
+                ON CONFLICT (tag) DO UPDATE SET profile = :profile, offset_tokens = :offset, offset_cause = :cause""",
+                {"tag": tag, "profile": profile, "offset": offset, "cause": cause},
+            )
+
     def relabel_endpoint(
         self, endpoint: str, offset: int | None, cause: str | None, finish_reasons: Collection[str] | None = None
     ) -> int:
