@@ -76,8 +76,10 @@ def test_a_package_without_screens_does_not_load_textual(package: str) -> None:
 
 
 def test_every_package_file_is_empty_so_that_importing_one_module_loads_one_module() -> None:
-    files = [*(REPOSITORY / "eagletui").rglob("__init__.py")]
+    top = REPOSITORY / "eagletui" / "__init__.py"
+    files = [path for path in (REPOSITORY / "eagletui").rglob("__init__.py") if path != top]
     assert [str(path) for path in files if path.read_text().strip()] == []
+    assert _loaded_after("import eagletui") <= {*_loaded_after("pass"), "eagletui"}
 
 
 def test_every_command_of_the_help_exists_and_explains_itself() -> None:

@@ -11,7 +11,7 @@ import eagletui
 from eagletui.cli.create import existing, read_config
 from eagletui.cli.follow import follow
 from eagletui.cli.inspect import read_vocabulary, tokens_text
-from eagletui.cli.output import bytes_text, counted, on_terminal, print_pairs
+from eagletui.cli.output import bytes_text, counted, on_terminal, print_pairs, short_path
 from eagletui.cli.run import open_screens, prepare, start_workers, with_options
 from eagletui.cli.status import dollars_text, drift_text, exact_text
 from eagletui.core.errors import ModelError
@@ -85,10 +85,10 @@ def print_summary(folder: RunFolder, reader: LedgerReader) -> None:
         (
             "features",
             f"{counted(extract.rows, 'row')} of {counted(extract.samples, 'sample')}, {bytes_text(extract.bytes)}"
-            f" in {folder.features_dir}",
+            f" in {short_path(folder.features_dir)}",
         ),
-        ("training data", str(folder.exports_dir / "jsonl" / DATA_FILE)),
-        ("run folder", f"{folder.path}    look: eagletui attach {folder.name}"),
+        ("training data", short_path(folder.exports_dir / "jsonl" / DATA_FILE)),
+        ("run folder", f"{short_path(folder.path)}    look: eagletui attach {folder.name}"),
     ]
     if (mismatch := _mismatch(folder, reader)) is not None:
         pairs.insert(3, ("for example", mismatch))

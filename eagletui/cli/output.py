@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from eagletui.core.text import clean_line
 
@@ -47,6 +48,14 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Seq
             for column, cell in enumerate(row)
         ]
         print("  ".join(aligned).rstrip())
+
+
+def short_path(path: Path) -> str:
+    """Write a path from the current folder where it lies inside, else whole."""
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:

@@ -7,7 +7,7 @@ import typer
 from eagletui.cli.create import create_run, existing, read_config, take_up
 from eagletui.cli.ctl import arguments, order
 from eagletui.cli.follow import end_helpers, follow, has_work, outcome
-from eagletui.cli.output import counted, on_terminal, say
+from eagletui.cli.output import counted, on_terminal, say, short_path
 from eagletui.config import RUN_NAME, RunConfig
 from eagletui.core.errors import EagleError, InputError
 from eagletui.core.lifecycle import FINISHED_RUNS
@@ -90,7 +90,8 @@ def prepare(
     if folder is None:
         folder, counted_prompts = create_run(config)
         per_dataset = ", ".join(f"{number:,} {name}" for name, number in counted_prompts.by_dataset.items())
-        say(f"Run {folder.name}: {counted(counted_prompts.samples, 'sample')} ({per_dataset}) in {folder.path}")
+        samples = counted(counted_prompts.samples, "sample")
+        say(f"Run {folder.name}: {samples} ({per_dataset}) in {short_path(folder.path)}")
         for sentence in counted_prompts.sentences():
             say(sentence)
     else:
