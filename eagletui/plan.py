@@ -153,7 +153,7 @@ def _refusals(plan: Plan, config: RunConfig) -> list[str]:
     found = []
     if plan.largest_hold_pico > plan.cap_pico:
         found.append(
-            f"The cap of {format_usd(plan.cap_pico, 2)} cannot hold one request of at most "
+            f"The cap of {format_usd(plan.cap_pico)} cannot hold one request of at most "
             f"{format_usd(plan.largest_hold_pico, 6)}: raise [spend] cap_usd or lower [sampling] max_tokens."
         )
     if plan.stop_at_pico == 0:

