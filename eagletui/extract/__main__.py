@@ -49,12 +49,9 @@ def _extract(folder: RunFolder, reader: LedgerReader, writer: ExtractorWriter) -
     signal.signal(signal.SIGINT, ask)
     # Being ready means being able to work: the imports below take seconds and tell nothing about the run.
     writer.beat("extractor", ready=True, detail={"phase": "starting"})
-    from eagletui.extract.backends.local import usable_cores, use_threads
     from eagletui.extract.run_features import Choices, RunExtractor
 
     extractor = RunExtractor(folder, reader, writer, Choices(follow=True), stop)
-    # The paid requests go first: half of the cores stay free for the engine and the server beside it.
-    use_threads(max(1, usable_cores() // 2))
     try:
         done = extractor.run()
     except EagleError as error:

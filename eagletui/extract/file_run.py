@@ -8,7 +8,7 @@ from typing import Final
 
 from eagletui.core.errors import RunError
 from eagletui.core.features import feature_layers, folder_bytes, rows_per_shard, shard_number
-from eagletui.extract.backends.local import LocalBackend, usable_cores, use_threads
+from eagletui.extract.backends.local import LocalBackend
 from eagletui.extract.capture import Capture
 from eagletui.extract.describe import describe
 from eagletui.extract.gather import WINDOW_SAMPLES, Gatherer, Progress
@@ -95,7 +95,7 @@ def extract_file(
         device: where to compute.
         layers: layers whose input is kept; None takes the default.
         shard_mib: size of a full shard.
-        threads: of a computation on the CPU; None takes every core.
+        threads: of computations on the CPU; None takes half of the cores.
         space: the disk; None looks at the real one.
 
     Raises:
@@ -107,8 +107,7 @@ def extract_file(
     checked = check_ids_file(ids)
     if find_manifest(out) is None and out.exists() and any(out.iterdir()):
         raise RunError(f"{out} is not empty and holds no features. Name another folder with --out.")
-    use_threads(threads or usable_cores())
-    target = load_target(model, dtype=dtype, device=device)
+    target = load_target(model, dtype=dtype, device=device, threads=threads)
     if checked.max_id >= target.vocab_size:
         checked = check_ids_file(ids, target.vocab_size)
     chosen = feature_layers(target.num_layers, layers)

@@ -21,7 +21,7 @@ from eagletui.ledger.orders import TokensResult
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.ledger.writer_extract import ExtractorWriter
-from eagletui.runs import RunFolder, spawn, wait_ready
+from eagletui.runs import RunFolder, wait_ready
 from tests.extract.small_run import Ids, answer_samples, create_run, finish_run
 from tests.tiny_models import Kind, random_samples, streams_of_transformers
 
@@ -72,17 +72,24 @@ def _events(folder: RunFolder) -> list[tuple[str, str]]:
         return [(event.kind, event.message) for event in reader.events()]
 
 
+Start = Callable[[RunFolder], "subprocess.Popen[bytes]"]
+
+
 @pytest.fixture
-def processes() -> Iterator[list[int]]:
-    """Pids of workers, killed at the end of the test if they still live."""
-    pids: list[int] = []
-    yield pids
-    for pid in pids:
-        try:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-        except (ProcessLookupError, ChildProcessError):
-            continue
+def start() -> Iterator[Start]:
+    """Start extractor processes; those that still live at the end of the test are killed."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def begin(folder: RunFolder) -> "subprocess.Popen[bytes]":
+        command = [sys.executable, "-m", "eagletui.extract", str(folder.path)]
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.wait(DEADLINE_S)
 
 
 def test_features_of_a_run_equal_a_plain_forward_over_prompt_and_output(
@@ -153,24 +160,23 @@ def test_files_that_a_crash_left_are_removed_and_lost_shards_computed_again(
 
 
 def test_the_process_follows_the_engine_and_seals_the_open_shard_on_sigterm_but_not_on_sighup(
-    tmp_path: Path, tiny_models: dict[Kind, Path], processes: list[int]
+    tmp_path: Path, tiny_models: dict[Kind, Path], start: Start
 ) -> None:
     folder = create_run(tmp_path / "run", tiny_models["llama"])
     answer_samples(folder, _ids(30, 40))
-    pid = spawn(folder, "extractor")
-    processes.append(pid)
-    wait_ready(folder, "extractor", DEADLINE_S, pid=pid)
-    os.kill(pid, signal.SIGHUP)
+    process = start(folder)
+    wait_ready(folder, "extractor", DEADLINE_S, pid=process.pid)
+    process.send_signal(signal.SIGHUP)
     _until(lambda: _beat_rows(folder) == 70)
     answer_samples(folder, _ids(50), first=2)
     _until(lambda: _beat_rows(folder) == 120)
     assert shard_files(folder.features_dir) == {}
-    os.kill(pid, signal.SIGTERM)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    process.terminate()
+    assert process.wait(DEADLINE_S) == 0
     assert set(_stored(folder)) == {"s0", "s1", "s2"}
     with LedgerReader(folder.ledger_path) as reader:
         (beat,) = reader.heartbeats()
-    assert (beat.role, beat.pid, beat.stopped_at is not None) == ("extractor", pid, True)
+    assert (beat.role, beat.pid, beat.stopped_at is not None) == ("extractor", process.pid, True)
     assert ("extractor_stopped", "Extraction stopped: 3 samples, 120 tokens, 0 without features.") in _events(folder)
 
 
@@ -180,36 +186,32 @@ def _beat_rows(folder: RunFolder) -> int:
 
 
 def test_kill_9_loses_at_most_the_open_shard_and_doubles_nothing(
-    tmp_path: Path, tiny_models: dict[Kind, Path], processes: list[int]
+    tmp_path: Path, tiny_models: dict[Kind, Path], start: Start
 ) -> None:
-    _kill_and_restart(tmp_path, tiny_models["llama"], processes, shards_before_kills=(2,))
+    _kill_and_restart(tmp_path, tiny_models["llama"], start, shards_before_kills=(2,))
 
 
 @pytest.mark.slow
 def test_kill_9_at_several_moments_loses_at_most_the_open_shards_and_doubles_nothing(
-    tmp_path: Path, tiny_models: dict[Kind, Path], processes: list[int]
+    tmp_path: Path, tiny_models: dict[Kind, Path], start: Start
 ) -> None:
-    _kill_and_restart(tmp_path, tiny_models["llama"], processes, shards_before_kills=(0, 1, 3, 6, 10))
+    _kill_and_restart(tmp_path, tiny_models["llama"], start, shards_before_kills=(0, 1, 3, 6, 10))
 
 
-def _kill_and_restart(
-    tmp_path: Path, model: Path, processes: list[int], *, shards_before_kills: tuple[int, ...]
-) -> None:
+def _kill_and_restart(tmp_path: Path, model: Path, start: Start, *, shards_before_kills: tuple[int, ...]) -> None:
     folder = create_run(tmp_path / "run", model)
     lengths = tuple(300 + number % 50 for number in range(60))
     answer_samples(folder, _ids(*lengths))
     finish_run(folder)
     for wanted in shards_before_kills:
-        pid = spawn(folder, "extractor")
-        processes.append(pid)
-        wait_ready(folder, "extractor", DEADLINE_S, pid=pid)
+        process = start(folder)
+        wait_ready(folder, "extractor", DEADLINE_S, pid=process.pid)
         _until(partial(_has_shards, folder, wanted))
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+        process.kill()
+        process.wait(DEADLINE_S)
         assert _has_shards(folder, wanted)
-    pid = spawn(folder, "extractor")
-    processes.append(pid)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    process = start(folder)
+    assert process.wait(DEADLINE_S) == 0
     stored = _stored(folder)
     assert set(stored) == {f"s{number}" for number in range(60)}
     for number in (0, 29, 59):
@@ -243,14 +245,13 @@ def test_a_second_extractor_refuses_and_names_the_first(tmp_path: Path, tiny_mod
 
 @pytest.mark.slow
 def test_a_model_of_another_vocabulary_ends_the_process_with_an_event(
-    tmp_path: Path, tiny_models: dict[Kind, Path], processes: list[int]
+    tmp_path: Path, tiny_models: dict[Kind, Path], start: Start
 ) -> None:
     folder = create_run(tmp_path / "run", tiny_models["llama"])
     answer_samples(folder, [((1, 2), (3, 100_000))])
     finish_run(folder)
-    pid = spawn(folder, "extractor")
-    processes.append(pid)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 2
+    process = start(folder)
+    assert process.wait(DEADLINE_S) == 2
     (message,) = [message for kind, message in _events(folder) if kind == "extractor_failed"]
     assert "Sample s0 holds id 100000" in message
     assert "vocabulary of 512" in message

@@ -1,6 +1,5 @@
 """Compute features with a model in this process, on a CPU or a CUDA device by the same code."""
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -24,16 +23,6 @@ class Computed(NamedTuple):
     """[T, 4, H] on the CPU."""
     refusal: str | None
     """One sentence; None where there are streams."""
-
-
-def use_threads(threads: int) -> None:
-    """Let the computation use so many CPU threads. The numbers do not depend on it."""
-    torch.set_num_threads(threads)
-
-
-def usable_cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0))
 
 
 class LocalBackend:
