@@ -1,0 +1,97 @@
+"""Recorded ids against what text alone would give."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eagletui.core.errors import InputError
+from eagletui.embedded.data import tokenizer_dir
+from eagletui.tokens.formats import load_format
+from eagletui.tokens.load import Tokenizer, load_tokenizer
+from eagletui.validate import RecordedIds, compare, read_recorded_ids, validate_file
+
+DATA = Path(__file__).parent / "data"
+TRUTH = DATA / "captures" / "kimi-shaped-truth.jsonl"
+SMOLLM2 = load_tokenizer(tokenizer_dir())
+
+
+@pytest.fixture(scope="module")
+def kimi() -> Tokenizer:
+    return load_tokenizer(DATA / "tokenizers" / "kimi-shaped")
+
+
+def test_non_canonical_samples_are_counted_by_data_set_and_shown_as_resegmentations(kimi: Tokenizer) -> None:
+    compared, summary = validate_file(read_recorded_ids(TRUTH, kimi), kimi, load_format("kimi-k2.5"))
+    assert summary["by_dataset"] == {
+        "B1_glaive": {"samples": 11, "mismatched": 1},
+        "B3_magicoder": {"samples": 12, "mismatched": 3},
+    }
+    assert set(summary["by_kind"]) == {"~"}
+    assert "all same-bytes resegmentations" in summary["verdict"]
+    assert summary["findings"] == []
+    for found in compared:
+        for span in found.spans:
+            assert kimi.vocabulary.decode(span.a_ids) == kimi.vocabulary.decode(span.b_ids)
+
+
+def test_a_lost_end_token_and_another_familys_format_are_findings(tmp_path: Path, kimi: Tokenizer) -> None:
+    lines = [json.loads(line) for line in TRUTH.read_text().splitlines()]
+    for line in lines:
+        line["output_ids"][-1] = 163533
+    path = tmp_path / "ids.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    _, summary = validate_file(read_recorded_ids(path, kimi), kimi, load_format("kimi-k2.5"))
+    (finding,) = summary["findings"]
+    assert finding["kind"] == "end_token"
+    assert "163533" in finding["sentence"]
+    assert "arbete" in finding["sentence"]
+    assert "Not to be accepted" in summary["verdict"]
+    _, other = validate_file(read_recorded_ids(TRUTH, kimi), kimi, load_format("smollm2"))
+    assert any("</think>" in finding["sentence"] for finding in other["findings"])
+
+
+@given(st.lists(st.integers(0, SMOLLM2.vocabulary.size - 1).filter(lambda i: i in SMOLLM2.vocabulary), max_size=20))
+def test_any_ids_come_back_with_their_bytes_and_their_special_tokens(ids: list[int]) -> None:
+    found = compare(RecordedIds("x", "d", tuple(ids), None), SMOLLM2)
+    vocabulary = SMOLLM2.vocabulary
+    assert vocabulary.decode(found.rebuilt) == vocabulary.decode(ids)
+    assert {span.kind for span in found.spans} <= {"~"}
+    assert found.mismatched == (found.rebuilt != tuple(ids))
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ('{"id": "a"}', "field output_ids: found nothing"),
+        ('{"output_ids": []}', "field id"),
+        ('{"id": "a", "output_ids": [1, 49152]}', r"output_ids\[1\]: found 49152, expected an id of the vocabulary"),
+        ('{"id": "a", "output_ids": 3}', "expected a list of token ids"),
+        ('{"id": "a", "output_ids": [], "dataset": 3}', "field dataset"),
+        ('{"id": "a", "output_ids": [], "finish_reason": 3}', "field finish_reason"),
+        ("nonsense", "expected JSON"),
+    ],
+)
+def test_a_broken_line_is_named(line: str, complaint: str, tmp_path: Path) -> None:
+    path = tmp_path / "ids.jsonl"
+    path.write_text(line + "\n")
+    with pytest.raises(InputError, match=f"ids.jsonl:1.*{complaint}"):
+        read_recorded_ids(path, SMOLLM2)
+
+
+def test_the_command_prints_one_json_object(kimi: Tokenizer) -> None:
+    start = "import sys; from eagletui.cli.app import main; main(sys.argv[1:])"
+    given_args = ["validate", "--tokenizer", str(kimi.folder), "--format", "kimi-k2.5", str(TRUTH)]
+    ended = subprocess.run(
+        [sys.executable, "-c", start, *given_args, "--json"], capture_output=True, text=True, check=True
+    )
+    told = json.loads(ended.stdout)
+    assert {"samples", "mismatched", "by_dataset", "by_kind", "findings", "verdict"} <= set(told)
+    assert told["mismatched"] == 4
+    shown = subprocess.run([sys.executable, "-c", start, *given_args], capture_output=True, text=True, check=True)
+    assert "B3_magicoder" in shown.stdout
+    assert "verdict" in shown.stdout
