@@ -6,6 +6,7 @@ Exit codes: 0 done or stopped, 1 ended with failed samples or could not start, 2
 
 import argparse
 import logging
+import resource
 import signal
 import sys
 from pathlib import Path
@@ -27,6 +28,8 @@ def main(argv: list[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))  # every request in flight is a socket
     folder = RunFolder(chosen.run_dir)
     try:
         with RoleLock(folder.path, "engine"):

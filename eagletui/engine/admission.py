@@ -121,6 +121,9 @@ class Admissions:
     def _pick(self) -> list[tuple[ReadySample, str]]:
         if not self.gates.is_open or self.money_waits or self.desk.waiting >= UNJUDGED_LIMIT:
             return []
+        if self.ready and not self.pace.has_lane:
+            self.gates.want_pause("check", "No endpoint is left: each is quarantined or no longer on offer.")
+            return []
         now = time.monotonic()
         picked: list[tuple[ReadySample, str]] = []
         while self.ready and len(picked) < ADMIT_ROWS:

@@ -3,7 +3,7 @@
 from typing import Final
 
 from eagletui.core.lifecycle import PauseReason, RunState
-from eagletui.core.money import Books
+from eagletui.core.money import Books, admit
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.ledger.rows import Level
 
@@ -21,19 +21,21 @@ WAY_OUT: Final[dict[PauseReason, str]] = {
 """What to do about each pause, in one sentence."""
 
 
-def lifts(reason: PauseReason | None, books: Books, hold_pico: int | None) -> bool:
+def lifts(reason: PauseReason | None, books: Books, hold_pico: int | None, *, holds_move: bool) -> bool:
     """Tell whether a pause ended by itself because its number was raised.
 
     Args:
         reason: of the pause.
         books: the money as of now.
         hold_pico: the bound of the next request; None when it is not known yet.
+        holds_move: open holds are still being settled, so that waiting for them helps.
     """
-    if books.spent_pico >= books.stop_at_pico:
-        return False
     if reason == "stop_at":
-        return True
-    return reason == "cap" and hold_pico is not None and books.spent_pico + hold_pico <= books.cap_pico
+        return books.spent_pico < books.stop_at_pico
+    if reason != "cap" or hold_pico is None:
+        return False
+    verdict = admit(books, hold_pico)
+    return verdict == "admit" or (verdict == "wait" and holds_move)
 
 
 class Gates:

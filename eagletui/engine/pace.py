@@ -149,6 +149,11 @@ class Pace:
         """Requests under way over all lanes."""
         return sum(lane.in_flight for lane in self.lanes.values())
 
+    @property
+    def has_lane(self) -> bool:
+        """Tell whether any endpoint is left, busy or not."""
+        return any(lane.offered and not lane.quarantined for lane in self.lanes.values())
+
     def has_open_lane(self, now: float) -> bool:
         """Tell whether any endpoint takes one more request."""
         return any(lane.is_open(now) for lane in self.lanes.values())

@@ -1,6 +1,7 @@
 """The engine: one loop that steers, admits and waits, with filing, settling and signs of life beside it."""
 
 import asyncio
+import contextlib
 import shutil
 import time
 from collections.abc import Coroutine, Sequence
@@ -72,7 +73,6 @@ class Runner:
         self._ledger = ledger
         self._desk = desk
         self._market = offered
-        self._run = run
         self._exit_when_paused = exit_when_paused
         self._reader = LedgerReader(folder.ledger_path)
         self._pace = Pace(offered.weights(), run.max_in_flight)
@@ -131,7 +131,7 @@ class Runner:
             pace=self._pace,
             market=offered,
             dispatcher=self._dispatcher,
-            money_moved=self._admissions.money_moved,
+            money_moved=self._money_moved,
             queue_moved=self._admissions.queue_moved,
         )
         self._wake = asyncio.Event()
@@ -139,6 +139,9 @@ class Runner:
         self._signals = 0
         self._reconciling: asyncio.Task[None] | None = None
         self._unsettled: dict[int, OpenAttempt] = {}
+        self._limits_may_lift = True
+        """Money moved or a limit changed since a pause was last looked at."""
+        self._prices_doubted = asyncio.Event()
 
     def signalled(self) -> None:
         """Take a SIGTERM or SIGINT: the first drains, the second breaks off."""
@@ -195,27 +198,27 @@ class Runner:
         """Decide whether to end, and do what the end of a quiet run asks for."""
         if self._gates.state in FINISHED_RUNS:
             return self._code()
+        if self._signals == 0 and await self._lifted():
+            return None
         if self._dispatcher.flights or self._filing.waiting or self._desk.waiting:
             return None
         if self._signals:
             return INTERRUPTED
+        if self._gates.state == "running" and not self._admissions.is_exhausted:
+            if self._admissions.money_waits and self._explained() and self._settler.unexplained:
+                self._gates.want_pause("cap", "Holds of requests whose cost is unknown leave no room under the cap.")
+            return None
+        if not self._explained():
+            return None
         if self._gates.state == "paused":
-            if await self._lifted():
-                return None
-            explained = self._explained()
-            return PAUSED if self._exit_when_paused and explained else None
-        if self._gates.state == "draining":
+            return PAUSED if self._exit_when_paused and not self._limits_may_lift else None
+        if self._gates.is_open:
+            await self._gates.move("draining", "Every sample has ended.")
+        elif self._gates.state == "draining":
+            await self._settler.cross_check()
             left = await self._ledger.do(lambda writer: writer.next_due_at())
-            if not self._explained():
-                return None
             await self._gates.move("done" if left is None else "stopped", "Everything under way has ended.")
             return self._code()
-        if not self._admissions.is_exhausted:
-            if self._admissions.money_waits:
-                self._explained()
-            return None
-        if self._explained() and self._gates.is_open:
-            await self._gates.move("draining", "Every sample has ended.")
         return None
 
     def _explained(self) -> bool:
@@ -237,21 +240,24 @@ class Runner:
     async def _lifted(self) -> bool:
         """Go on by itself when the number that caused the pause was raised."""
         if self._gates.reason not in ("cap", "stop_at"):
+            self._limits_may_lift = False
             return False
-        self._admissions.refill()
+        hold_pico = self._admissions.next_hold()
+        if not self._limits_may_lift or (hold_pico is None and not self._admissions.is_exhausted):
+            return False
+        self._limits_may_lift = False
         books = await self._ledger.do(lambda writer: writer.books())
-        if not lifts(self._gates.reason, books, self._admissions.next_hold()):
+        holds_move = bool(self._dispatcher.flights) or not self._settler.is_explained
+        if not lifts(self._gates.reason, books, hold_pico, holds_move=holds_move):
             return False
         await self._gates.move("running", "The limit was raised: the run goes on.")
         self._admissions.money_moved()
         return True
 
     async def _rest(self) -> None:
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(POLL_S):
                 await self._wake.wait()
-        except TimeoutError:
-            return
 
     def _code(self) -> int:
         states = self._reader.snapshot().states
@@ -260,6 +266,8 @@ class Runner:
     def _landed(self, landing: Landing) -> None:
         flight, outcome = landing.flight, landing.finished.outcome
         self._lessons.landed(landing)
+        if landing.failure is not None and landing.failure.kind == "price":
+            self._prices_doubted.set()
         if _cost_is_open(outcome):
             self._unsettled[flight.attempt_id] = OpenAttempt(
                 id=flight.attempt_id,
@@ -288,6 +296,7 @@ class Runner:
         self._money_moved()
 
     def _money_moved(self) -> None:
+        self._limits_may_lift = True
         self._admissions.money_moved()
         self._wake.set()
 
@@ -316,7 +325,10 @@ class Runner:
 
     async def _refresh_prices(self) -> None:
         while True:
-            await asyncio.sleep(market.REFRESH_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(market.REFRESH_S):
+                    await self._prices_doubted.wait()
+            self._prices_doubted.clear()
             try:
                 fetched = await self._provider.endpoints()
             except (ProviderFailure, ConfigError) as error:

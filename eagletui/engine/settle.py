@@ -133,6 +133,26 @@ class Settler:
             )
         )
 
+    async def cross_check(self) -> None:
+        """Compare the whole run with what the key shows, and name money that no attempt explains."""
+        usage_pico = await self._key_usage() if self.key_usage_at_start_pico is not None else None
+        if usage_pico is None or self.key_usage_at_start_pico is None:
+            return
+        books = await self.ledger.do(lambda writer: writer.books())
+        await self._name_excess(usage_pico - self.key_usage_at_start_pico - books.spent_pico - books.open_pico)
+
+    async def _name_excess(self, excess_pico: int) -> None:
+        if excess_pico > 0:
+            await self.ledger.do(
+                lambda writer: writer.finding(
+                    "key_usage",
+                    f"The provider's key shows {format_usd(excess_pico)} more than this run can have spent.",
+                    affected=1,
+                    examined=1,
+                    action="Use a key of its own for each run, or ask the provider about its bill.",
+                )
+            )
+
     async def _ask(self, question: Question) -> None:
         attempt = question.attempt
         assert attempt.generation_id is not None
@@ -171,16 +191,7 @@ class Settler:
         ids = list(self.nameless)
         detail = f"{len(ids)} attempts without a known generation; the key shows {format_usd(missing_pico, 12)} more."
         await self.ledger.do(lambda writer: writer.adjust_unattributed(amount, ids, detail))
-        if missing_pico > held:
-            await self.ledger.do(
-                lambda writer: writer.finding(
-                    "key_usage",
-                    f"The provider's key shows {format_usd(missing_pico - held)} more than this run can have spent.",
-                    affected=len(ids),
-                    examined=len(ids),
-                    action="Use a key of its own for each run, or ask the provider about its bill.",
-                )
-            )
+        await self._name_excess(missing_pico - held)
         self.nameless.clear()
         self.settled(())
 

@@ -17,17 +17,23 @@ def test_every_pause_reason_has_a_way_out() -> None:
 
 
 def test_a_stop_at_pause_lifts_once_less_is_spent_than_allowed() -> None:
-    assert lifts("stop_at", BOOKS, None)
-    assert not lifts("stop_at", replace(BOOKS, stop_at_pico=105), None)
+    assert lifts("stop_at", BOOKS, None, holds_move=False)
+    assert not lifts("stop_at", replace(BOOKS, stop_at_pico=105), None, holds_move=True)
 
 
-def test_a_cap_pause_lifts_once_the_next_bound_fits_without_open_holds() -> None:
-    assert lifts("cap", BOOKS, 195)
-    assert not lifts("cap", BOOKS, 196)
-    assert not lifts("cap", BOOKS, None)
-    assert not lifts("cap", replace(BOOKS, stop_at_pico=100), 1)
+def test_a_cap_pause_lifts_once_the_next_bound_fits() -> None:
+    assert lifts("cap", BOOKS, 195, holds_move=False)
+    assert not lifts("cap", BOOKS, 196, holds_move=True)
+    assert not lifts("cap", BOOKS, None, holds_move=True)
+    assert not lifts("cap", replace(BOOKS, stop_at_pico=100), 1, holds_move=True)
+
+
+def test_a_cap_pause_waits_for_open_holds_only_while_they_can_be_settled() -> None:
+    full = replace(BOOKS, unsettled_pico=100)
+    assert lifts("cap", full, 150, holds_move=True)
+    assert not lifts("cap", full, 150, holds_move=False)
 
 
 @pytest.mark.parametrize("reason", sorted(set(PAUSE_REASONS) - {"cap", "stop_at"}))
 def test_other_pauses_need_a_person(reason: str) -> None:
-    assert not lifts(reason, BOOKS, 1)  # type: ignore[arg-type]  # parametrized over the table's keys
+    assert not lifts(reason, BOOKS, 1, holds_move=True)  # type: ignore[arg-type]  # parametrized over the table's keys
