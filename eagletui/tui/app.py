@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, ClassVar, Final
 
 from textual.app import App, SystemCommand
@@ -17,7 +18,7 @@ from eagletui.core.text import clean_line
 from eagletui.core.vocabulary import Vocabulary, unpack_vocabulary
 from eagletui.ledger.async_reader import AsyncReader
 from eagletui.runs import RunFolder
-from eagletui.tui import orders
+from eagletui.tui import background, orders
 from eagletui.tui.keys import APP_KEYS, VIEW_KEYS, View, bindings
 from eagletui.tui.messages import OrderDone, RunRead, RunUnreadable
 from eagletui.tui.poller import Poller
@@ -143,9 +144,7 @@ class EagleApp(App[None]):
         self._reader = reader
         self._poller = Poller(folder, reader, self.clock, self.post_message)
         await self.switch_mode(self._mode("run"))
-        self.run_worker(
-            self._poller.run(self._refresh_s), "read the ledger", group="poll", exclusive=True, exit_on_error=False
-        )
+        background.start(self, "read the ledger", partial(self._poller.run, self._refresh_s), group="poll")
 
     async def _leave_run(self) -> None:
         if self._reader is None:

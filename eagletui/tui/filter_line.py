@@ -3,7 +3,8 @@
 Pure. `evidence:streamed,logprobs state:failed endpoint:x dataset:y resegmented>0 "some text"`; all must hold.
 """
 
-import shlex
+import re
+from collections.abc import Iterator
 from dataclasses import replace
 from difflib import get_close_matches
 from typing import Final
@@ -27,14 +28,16 @@ PRESETS: Final[dict[str, SampleFilter]] = {
     "waiting for features": SampleFilter(preset="waiting"),
 }
 """Ready-made filters, in the order of their key."""
-_CONDITIONS: Final[dict[str, Preset]] = {
-    "features:waiting": "waiting",
+_WRITTEN: Final[dict[str, Preset]] = {
     "resegmented>0": "mismatched",
-    "spans>0": "mismatched",
     "drift!=0": "drifting",
-    "drift>0": "drifting",
+    "features:waiting": "waiting",
 }
+_CONDITIONS: Final[dict[str, Preset]] = {**_WRITTEN, "spans>0": "mismatched", "drift>0": "drifting"}
 EXAMPLE: Final = 'evidence:streamed state:failed endpoint:x dataset:y resegmented>0 "text"'
+
+
+_WORD: Final = re.compile(r'(?:(?P<name>[a-z_]+):(?!/))?(?:"(?P<quoted>[^"]*)"|(?P<bare>[^\s"]+)|(?<=:))')
 
 
 class FilterLineError(ValueError):
@@ -51,23 +54,22 @@ def read_filter(line: str, base: SampleFilter | None = None) -> SampleFilter:
     found: dict[str, tuple[str, ...]] = dict.fromkeys(FIELDS.values(), ())
     preset: Preset | None = None
     texts: list[str] = []
-    for word in _words(line):
-        name, colon, value = word.partition(":")
+    for name, value, word in _words(line):
         if word in _CONDITIONS:
             wanted = _CONDITIONS[word]
             if preset not in (None, wanted):
                 raise FilterLineError(f"{word} cannot be joined with {preset}: use one of them")
             preset = wanted
-        elif colon and name in FIELDS:
+        elif not name:
+            texts.append(value)
+        elif name in FIELDS:
             if not value:
                 raise FilterLineError(f"{name}: needs a value, such as {_example(name)}")
             found[FIELDS[name]] += tuple(filter(None, value.split(",")))
-        elif colon and name.isidentifier() and len(name) < 12:
-            near = get_close_matches(name, FIELDS, n=1)
-            hint = f"did you mean {near[0]}: ?" if near else f"known are {', '.join(FIELDS)}"
-            raise FilterLineError(f"{name}: is not a field; {hint} Quote it to search for the text.")
         else:
-            texts.append(word)
+            near = get_close_matches(name, FIELDS, n=1)
+            hint = f"did you mean {near[0]}:" if near else f"known are {', '.join(FIELDS)}"
+            raise FilterLineError(f'{name}: is not a field, {hint}. To search for the text: "{word}"')
     return SampleFilter(
         **found,
         preset=preset,
@@ -79,13 +81,12 @@ def read_filter(line: str, base: SampleFilter | None = None) -> SampleFilter:
 
 def write_filter(wanted: SampleFilter) -> str:
     """Write a filter as the line that gives it."""
-    words = [f"{name}:{','.join(getattr(wanted, field))}" for name, field in FIELDS.items() if getattr(wanted, field)]
-    if wanted.preset == "mismatched":
-        words.append("resegmented>0")
-    elif wanted.preset == "drifting":
-        words.append("drift!=0")
-    elif wanted.preset == "waiting":
-        words.append("features:waiting")
+    words = [
+        f"{name}:{_quoted(','.join(getattr(wanted, field)))}"
+        for name, field in FIELDS.items()
+        if getattr(wanted, field)
+    ]
+    words += [word for word, preset in _WRITTEN.items() if preset == wanted.preset]
     if wanted.text:
         words.append(f'"{wanted.text}"')
     return " ".join(words)
@@ -97,18 +98,19 @@ def preset_name(wanted: SampleFilter) -> str:
     return next((name for name, preset in PRESETS.items() if preset == plain), "own")
 
 
-def _words(line: str) -> list[str]:
-    lexer = shlex.shlex(line, posix=True, punctuation_chars="")
-    lexer.whitespace_split = True
-    lexer.commenters = ""
-    lexer.quotes = '"'
-    lexer.escape = ""
-    try:
-        return list(lexer)
-    except ValueError:
-        raise FilterLineError('a quote is not closed: "..."') from None
+def _words(line: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the field's name or '', its value or the text, and the word as written."""
+    if line.count('"') % 2:
+        raise FilterLineError('a quote is not closed: "..."')
+    for found in _WORD.finditer(line):
+        name, quoted, bare = found.group("name", "quoted", "bare")
+        yield name or "", quoted if quoted is not None else bare or "", found.group()
 
 
 def _example(name: str) -> str:
     examples = {"state": "failed", "evidence": "streamed", "usability": "usable", "finish": "length"}
     return f"{name}:{examples.get(name, 'NAME')}"
+
+
+def _quoted(value: str) -> str:
+    return f'"{value}"' if " " in value else value

@@ -3,13 +3,14 @@
 import asyncio
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from eagletui.core.errors import EagleError
 from eagletui.core.money import pico_to_usd_string
 from eagletui.ledger import commands
 from eagletui.ledger.rows import Verb
-from eagletui.tui import figures, panels, standing
+from eagletui.tui import background, figures, panels, standing
 from eagletui.tui.keys import APP_KEYS
 from eagletui.tui.messages import OrderDone
 from eagletui.tui.run_view import RunView
@@ -29,7 +30,7 @@ _LOOK_EVERY_S: Final = 0.05
 def give(app: "EagleApp", *orders: Order) -> None:
     """Write orders down, one after the other, and show the result of each when it comes."""
     names = ", ".join(verb for verb, _ in orders)
-    app.run_worker(_carry_out(app, orders), f"order {names}", group="orders", exit_on_error=False)
+    background.start(app, f"order {names}", partial(_carry_out, app, orders), group="orders", exclusive=False)
 
 
 async def _carry_out(app: "EagleApp", orders: Sequence[Order]) -> None:
@@ -209,7 +210,7 @@ def ask_start(app: "EagleApp") -> None:
 
     def done(act: bool | None) -> None:
         if act:
-            app.run_worker(_start(app, view), "start the workers", group="orders", exit_on_error=False)
+            background.start(app, "start the workers", partial(_start, app, view), group="orders", exclusive=False)
 
     app.push_screen(ConfirmDialog("Start the workers", lines, "Start them", "Leave it"), done)
 

@@ -14,7 +14,7 @@ from eagletui.core.errors import EagleError
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.snapshot import Snapshot
 from eagletui.runs import RunFolder, list_runs, runs_root
-from eagletui.tui import figures, panels, standing
+from eagletui.tui import background, figures, panels, standing
 from eagletui.tui.keys import Key, View, bindings
 from eagletui.tui.theme import glyphs_of
 from eagletui.tui.widgets.key_bar import KeyBar
@@ -97,7 +97,7 @@ class AttachScreen(Screen[None]):
 
     def _list(self) -> None:
         if self.app.screen is self:
-            self.run_worker(self._read(), "list the runs", group="runs", exclusive=True, exit_on_error=False)
+            background.start(self, "list the runs", self._read, group="runs")
 
     async def _read(self) -> None:
         lines = await asyncio.to_thread(read_runs, self.eagle.clock)

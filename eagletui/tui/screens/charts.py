@@ -10,7 +10,7 @@ from textual.screen import ModalScreen
 
 from eagletui.core.money import PICO
 from eagletui.ledger.rows import TickRow
-from eagletui.tui import figures, panels
+from eagletui.tui import background, figures, panels
 from eagletui.tui.widgets.chart import Limit, Line, TickPlot, bucket
 from eagletui.tui.widgets.safe_text import SafeText, note_panel, styled
 
@@ -49,7 +49,7 @@ class ChartsScreen(ModalScreen[None]):
         self._read()
 
     def _read(self) -> None:
-        self.run_worker(self._draw(), "read the charts", group="charts", exclusive=True, exit_on_error=False)
+        background.start(self, "read the charts", self._draw, group="charts")
 
     async def _draw(self) -> None:
         view = self.eagle.view

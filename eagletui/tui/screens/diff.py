@@ -10,7 +10,8 @@ from textual.content import Content
 from eagletui.core.tokdiff import Lane
 from eagletui.core.vocabulary import Vocabulary
 from eagletui.ledger.reader_samples import SampleDetail
-from eagletui.tui import figures
+from eagletui.ledger.snapshot import Snapshot
+from eagletui.tui import background, figures
 from eagletui.tui.end_token import expected_end
 from eagletui.tui.inspection import (
     Inspection,
@@ -64,7 +65,7 @@ class DiffScreen(FramedScreen):
         self._inspection: Inspection | None = None
         self._vocabulary: Vocabulary | None = None
         self._view: View = "text"
-        self._read_at: float | None = None
+        self._seen: Snapshot | None = None
 
     def compose_body(self) -> ComposeResult:
         """Lay out the stream, the list of spans and the explanation."""
@@ -105,12 +106,12 @@ class DiffScreen(FramedScreen):
 
     def paint_view(self, view: RunView) -> None:
         """Read the sample again while it has no answer yet."""
-        if self._detail is not None and self._detail.tokens is None and view.snapshot.at != self._read_at:
-            self._read_at = view.snapshot.at
+        if self._detail is not None and self._detail.tokens is None and view.snapshot is not self._seen:
+            self._seen = view.snapshot
             self._read()
 
     def _read(self) -> None:
-        self.run_worker(self._read_sample(), "read the sample", group="sample", exclusive=True, exit_on_error=False)
+        background.start(self, "read the sample", self._read_sample, group="sample")
 
     async def _read_sample(self) -> None:
         key = self._key

@@ -9,7 +9,7 @@ from textual.containers import Grid, Vertical
 
 from eagletui.ledger.rows import ShardRow
 from eagletui.ledger.snapshot import DatasetFigures, Snapshot
-from eagletui.tui import figures, panels
+from eagletui.tui import background, figures, panels
 from eagletui.tui.keys import View, bindings
 from eagletui.tui.run_view import RunView
 from eagletui.tui.screens.frame import FramedScreen
@@ -36,7 +36,7 @@ class ExtractScreen(FramedScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._read_at: float | None = None
+        self._seen: Snapshot | None = None
 
     def compose_body(self) -> ComposeResult:
         """Lay out the figures, the shards and the data sets."""
@@ -63,9 +63,9 @@ class ExtractScreen(FramedScreen):
             self.query_one(f"#features-{line}", Stat).put(*pieces)
         self.query_one("#features-meter", Meter).level = panels.extract_level(snapshot)
         self.query_one("#datasets", LedgerTable).fill(snapshot.datasets)
-        if snapshot.at != self._read_at:
-            self._read_at = snapshot.at
-            self.run_worker(self._read_shards(), "read shards", group="shards", exclusive=True, exit_on_error=False)
+        if snapshot is not self._seen:
+            self._seen = snapshot
+            background.start(self, "read shards", self._read_shards, group="shards")
 
     async def _read_shards(self) -> None:
         shards = await self.eagle.reader.shards()

@@ -9,7 +9,7 @@ from textual.widgets import Input
 
 from eagletui.core.text import clean_line
 from eagletui.ledger.rows import EventRow, Level
-from eagletui.tui import figures
+from eagletui.tui import background, figures
 from eagletui.tui.keys import View, bindings
 from eagletui.tui.run_view import RunView
 from eagletui.tui.sample_order import SampleOrder
@@ -71,7 +71,7 @@ class LogScreen(FramedScreen):
         return _LEVELS[_LEVELS.index(self._level) :]
 
     def _reload(self) -> None:
-        self.run_worker(self._read(), "read the log", group="log", exclusive=True, exit_on_error=False)
+        background.start(self, "read the log", self._read, group="log")
 
     async def _read(self) -> None:
         self._events = await self.eagle.reader.last_events(_BATCH, self._levels())
@@ -101,7 +101,7 @@ class LogScreen(FramedScreen):
             f"level {level}",
             ("   / ", "bold $primary"),
             f'text "{self._text}"' if self._text else "no text filter",
-            f"   {len(self._shown):,} lines" + ("" if self._is_whole else ", older ones come at the top"),
+            f"   {len(self._shown):,} lines" + ("" if self._is_whole else ", g older"),
         ]
         self.query_one("#log-line", SafeText).show(styled(*pieces, ascii_=is_ascii(self.app)))
 
@@ -113,7 +113,7 @@ class LogScreen(FramedScreen):
             self._follows = False
             self._show()
         if message.index == 0 and not self._is_whole and not self._follows:
-            self.run_worker(self._read_older(), "read older events", group="log", exclusive=True, exit_on_error=False)
+            background.start(self, "read older events", self._read_older, group="log")
 
     def on_ledger_table_chosen(self, message: LedgerTable.Chosen) -> None:
         """Open the sample of the line."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar, Final, get_args
 
 from textual.app import ComposeResult
@@ -12,7 +13,8 @@ from textual.widgets import Input
 from eagletui.core.errors import LedgerError
 from eagletui.ledger.filters import SampleFilter, Sort
 from eagletui.ledger.rows import SampleRow
-from eagletui.tui import figures, orders, standing
+from eagletui.ledger.snapshot import Snapshot
+from eagletui.tui import background, figures, orders, standing
 from eagletui.tui.filter_line import EXAMPLE, PRESETS, FilterLineError, preset_name, read_filter, write_filter
 from eagletui.tui.keys import View, bindings
 from eagletui.tui.run_view import RunView
@@ -41,7 +43,7 @@ class SamplesScreen(FramedScreen):
         self._problems: set[int] | None = None
         self._marked: set[str] = set()
         self._loaded_at_event = -1
-        self._seen_version: float | None = None
+        self._seen: Snapshot | None = None
 
     def compose_body(self) -> ComposeResult:
         """Lay out the filter line, the list and the preview."""
@@ -73,8 +75,8 @@ class SamplesScreen(FramedScreen):
 
     def paint_view(self, view: RunView) -> None:
         """Read the visible rows again where the ledger changed."""
-        if view.snapshot.at != self._seen_version:
-            self._seen_version = view.snapshot.at
+        if view.snapshot is not self._seen:
+            self._seen = view.snapshot
             if self._ids:
                 self.table.ask_again()
         self._say_filter(view)
@@ -85,7 +87,7 @@ class SamplesScreen(FramedScreen):
         self._load()
 
     def _load(self, keep: int | None = None) -> None:
-        self.run_worker(self._read_list(keep), "list the samples", group="list", exclusive=True, exit_on_error=False)
+        background.start(self, "list the samples", partial(self._read_list, keep), group="list")
 
     async def _read_list(self, keep: int | None) -> None:
         """Show the first page at once, then everything; put the cursor back on the sample it was on."""
@@ -109,8 +111,12 @@ class SamplesScreen(FramedScreen):
 
     def on_ledger_table_page_wanted(self, message: LedgerTable.PageWanted) -> None:
         """Read a page that came into view."""
-        self.run_worker(
-            self._read_page(message.page), "read a page of samples", group=f"page-{message.page}", exit_on_error=False
+        background.start(
+            self,
+            "read a page of samples",
+            partial(self._read_page, message.page),
+            group=f"page-{message.page}",
+            exclusive=False,
         )
 
     async def _read_page(self, page: int) -> None:
@@ -187,13 +193,7 @@ class SamplesScreen(FramedScreen):
             return
         text.show(row_line(row, ascii_=is_ascii(self.app)))
         if self.app.size.width >= 100 and not self.query_one("#preview").has_class("-hidden"):
-            self.run_worker(
-                self._read_preview(row.sample_key),
-                "read a sample",
-                group="preview",
-                exclusive=True,
-                exit_on_error=False,
-            )
+            background.start(self, "read a sample", partial(self._read_preview, row.sample_key), group="preview")
 
     async def _read_preview(self, key: str) -> None:
         detail = await self.eagle.reader.sample(key)
@@ -309,9 +309,7 @@ class SamplesScreen(FramedScreen):
         self._step_problem(-1)
 
     def _step_problem(self, by: int) -> None:
-        self.run_worker(
-            self._find_problem(by), "find the next problem", group="problem", exclusive=True, exit_on_error=False
-        )
+        background.start(self, "find the next problem", partial(self._find_problem, by), group="problem")
 
     async def _find_problem(self, by: int) -> None:
         if self._problems is None:
@@ -337,7 +335,7 @@ class SamplesScreen(FramedScreen):
         """Save everything about the sample."""
         row = self.table.current
         if row is not None:
-            self.run_worker(self._save(row.sample_key), "save a sample", group="save", exit_on_error=False)
+            background.start(self, "save a sample", partial(self._save, row.sample_key), group="save", exclusive=False)
 
     async def _save(self, key: str) -> None:
         try:

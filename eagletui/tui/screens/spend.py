@@ -9,7 +9,7 @@ from textual.containers import Grid, Vertical
 
 from eagletui.ledger.rows import PriceRow
 from eagletui.ledger.snapshot import EndpointFigures, Snapshot
-from eagletui.tui import figures, panels
+from eagletui.tui import background, figures, panels
 from eagletui.tui.keys import View, bindings
 from eagletui.tui.run_view import RunView
 from eagletui.tui.screens.frame import FramedScreen
@@ -47,7 +47,7 @@ class SpendScreen(FramedScreen):
     def __init__(self) -> None:
         super().__init__()
         self._prices: Mapping[str, PriceRow] = {}
-        self._read_at: float | None = None
+        self._seen: Snapshot | None = None
 
     def compose_body(self) -> ComposeResult:
         """Lay out the books, what the money bought, and the endpoints."""
@@ -75,9 +75,9 @@ class SpendScreen(FramedScreen):
                 self.query_one(f"#{name}-{line}", Stat).put(*pieces)
         self.query_one("#books-meter", Meter).level = panels.spend_level(snapshot)
         self.query_one("#endpoints", LedgerTable).fill(snapshot.endpoints)
-        if snapshot.at != self._read_at:
-            self._read_at = snapshot.at
-            self.run_worker(self._read_prices(), "read prices", group="prices", exclusive=True, exit_on_error=False)
+        if snapshot is not self._seen:
+            self._seen = snapshot
+            background.start(self, "read prices", self._read_prices, group="prices")
 
     async def _read_prices(self) -> None:
         prices = {price.endpoint: price for price in await self.eagle.reader.prices()}

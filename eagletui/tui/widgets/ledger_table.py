@@ -135,6 +135,7 @@ class LedgerTable(ScrollView, Generic[Row], can_focus=True):
         self._asked.discard(page)
         if self._pages.get(page) == rows:
             return
+        self._pages.discard(page)  # the cache keeps the first value of a key
         self._pages[page] = rows
         self.refresh_lines(page * PAGE_ROWS + self._header_lines, PAGE_ROWS)
         if self.cursor // PAGE_ROWS == page:
