@@ -160,4 +160,7 @@ def _tokens(rebuilt: Rebuilt, ready: ReadySample) -> TokensResult:
         offset=rebuilt.offset,
         drift=rebuilt.drift,
         tail_trimmed=rebuilt.tail_trimmed,
+        excess=rebuilt.excess,
+        plain_excess=rebuilt.plain_excess,
+        ended=rebuilt.ended,
     )

@@ -44,7 +44,7 @@ def migrate(connection: sqlite3.Connection, path: Path, scripts: Sequence[str] =
         How many steps were made.
 
     Raises:
-        LedgerError: not a ledger, or made by a newer program.
+        LedgerError: not a ledger, made by a newer program, or a step failed and was undone.
     """
     current = 1 + len(scripts)
     found = _version(connection, path)
@@ -52,9 +52,13 @@ def migrate(connection: sqlite3.Connection, path: Path, scripts: Sequence[str] =
         raise LedgerError(_newer(path, found, current))
     for version in range(found, current):
         # executescript commits first and then runs statement by statement, so the step carries its own transaction.
-        connection.executescript(
-            f"BEGIN IMMEDIATE; {scripts[version - 1]}; PRAGMA user_version = {version + 1}; COMMIT;"
-        )
+        step = f"BEGIN IMMEDIATE; {scripts[version - 1]}; PRAGMA user_version = {version + 1}; COMMIT;"
+        try:
+            connection.executescript(step)
+        except sqlite3.Error as error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise LedgerError(f"{path} cannot be upgraded to ledger version {version + 1}: {error}.") from error
     return current - found
 
 

@@ -82,6 +82,12 @@ class TokensResult:
     offset: int | None = None
     drift: int | None = None
     tail_trimmed: bool = False
+    excess: int | None = None
+    """billed - counted with nothing undone; None where a count says nothing about these ids."""
+    plain_excess: int | None = None
+    """The same for the plain reading of the format: what the endpoint is judged by."""
+    ended: bool = True
+    """The model ended the answer itself, so that an offset of its end token applies."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ class CountedGroup(NamedTuple):
     endpoint: str
     finish_reason: str | None
     excess: int | None
-    """billed - counted; None where it says nothing: no bill, or a tail that no text shows."""
+    """billed - counted of the plain reading; None where it says nothing."""
     samples: int
     billed: int
     """Sum of billed output tokens where drift is known."""
@@ -30,12 +30,11 @@ class CountsReader(Reader):
         with self._transactions.reading() as connection:
             rows = connection.execute(
                 """SELECT endpoint, finish_reason,
-                    CASE WHEN tail_trimmed = 0 THEN billed_output_tokens - output_tokens END AS excess,
+                    plain_excess_tokens AS excess,
                     count(*), coalesce(sum(billed_output_tokens) FILTER (WHERE drift_tokens IS NOT NULL), 0),
                     coalesce(sum(abs(drift_tokens)), 0),
-                    count(*) FILTER (WHERE samples.evidence IN ('served', 'logprobs', 'streamed')), min(sample_key)
-                FROM samples JOIN tokens ON tokens.sample_id = samples.id
-                WHERE endpoint IS NOT NULL AND samples.evidence IS NOT NULL
+                    count(*) FILTER (WHERE evidence IN ('served', 'logprobs', 'streamed')), min(sample_key)
+                FROM samples WHERE endpoint IS NOT NULL AND evidence IS NOT NULL
                 GROUP BY endpoint, finish_reason, excess ORDER BY endpoint"""
             ).fetchall()
         return [CountedGroup(*row) for row in rows]

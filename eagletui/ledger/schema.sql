@@ -63,7 +63,10 @@ CREATE TABLE samples (
     output_tokens INTEGER,                  -- counted: length of output_ids
     billed_prompt_tokens INTEGER,
     billed_output_tokens INTEGER,
-    offset_tokens INTEGER,                  -- the named, proved constant applied; NULL: none
+    excess_tokens INTEGER,                  -- billed - counted; NULL where a count says nothing about the ids
+    plain_excess_tokens INTEGER,            -- the same for the plain reading: what the endpoint is judged by
+    has_end INTEGER NOT NULL DEFAULT 0 CHECK (has_end IN (0, 1)),  -- the model ended the answer itself
+    offset_tokens INTEGER,                  -- the named, proved constant applied, and a trimmed tail; NULL: no bill
     drift_tokens INTEGER,                   -- billed - counted - offset; NULL: unknown
     spans INTEGER,                          -- spans where proved and canonical tokenization differ
     cost_pico INTEGER,                      -- of the answering attempt; NULL: not known yet

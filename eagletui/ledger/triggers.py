@@ -168,16 +168,20 @@ def trigger_statements() -> Iterator[str]:
 
 
 def _move_triggers() -> Iterator[str]:
-    for machine, table in (("sample", "samples"), ("attempt", "attempts"), ("run", "run")):
+    for machine, noun, table in (
+        ("sample", "a sample", "samples"),
+        ("attempt", "an attempt", "attempts"),
+        ("run", "a run", "run"),
+    ):
         yield f"""CREATE TRIGGER {table}_first_state BEFORE INSERT ON {table}
             WHEN NOT EXISTS (SELECT 1 FROM moves WHERE machine = '{machine}' AND old_state = ''
                              AND new_state = NEW.state)
-            BEGIN SELECT RAISE(ABORT, 'illegal first state of a {machine}'); END"""
+            BEGIN SELECT RAISE(ABORT, 'illegal first state of {noun}'); END"""
         yield f"""CREATE TRIGGER {table}_move BEFORE UPDATE OF state ON {table}
             WHEN OLD.state IS NOT NEW.state
              AND NOT EXISTS (SELECT 1 FROM moves WHERE machine = '{machine}' AND old_state = OLD.state
                              AND new_state = NEW.state)
-            BEGIN SELECT RAISE(ABORT, 'illegal move of a {machine}'); END"""
+            BEGIN SELECT RAISE(ABORT, 'illegal move of {noun}'); END"""
 
 
 def _guard_triggers() -> Iterator[str]:

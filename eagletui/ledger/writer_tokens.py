@@ -102,14 +102,18 @@ def put_tokens(
             state = CASE state WHEN 'answered' THEN 'tokenized' ELSE state END,
             usability = CASE state WHEN 'quarantined' THEN usability ELSE :usability END,
             usability_before = CASE state WHEN 'quarantined' THEN :usability END,
-            evidence = :evidence, prompt_tokens = :prompt, output_tokens = :output, offset_tokens = :offset,
-            drift_tokens = :drift, spans = :spans
+            evidence = :evidence, prompt_tokens = :prompt, output_tokens = :output, excess_tokens = :excess,
+            plain_excess_tokens = :plain_excess, has_end = :ended, offset_tokens = :offset, drift_tokens = :drift,
+            spans = :spans
         WHERE id = :id""",
         {
             "usability": tokens.usability,
             "evidence": tokens.evidence,
             "prompt": None if tokens.prompt_ids is None else len(tokens.prompt_ids),
             "output": counted,
+            "excess": tokens.excess,
+            "plain_excess": tokens.plain_excess,
+            "ended": tokens.ended,
             "offset": tokens.offset,
             "drift": tokens.drift,
             "spans": len(tokens.spans),

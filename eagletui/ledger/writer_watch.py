@@ -1,8 +1,11 @@
 """Endpoints, prices, findings, quarantine and verdicts."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
+from eagletui.core.findings import Finding
+from eagletui.ledger.relabelling import relabel_answers
 from eagletui.ledger.writer_base import Writer
 
 
@@ -108,6 +111,38 @@ class WatchWriter(Writer):
             )
         return was_open is None
 
+    def replace_findings(self, findings: Sequence[Finding], *, keep: Collection[str] = ()) -> None:
+        """Let these be the open findings: open or refresh each, and close every other one.
+
+        Args:
+            findings: several of one kind and endpoint become one, their sentences joined.
+            keep: kinds that are not among them and stay as they are.
+        """
+        joined: dict[tuple[str, str], Finding] = {}
+        for finding in findings:
+            key = finding.kind, finding.endpoint
+            known = joined.get(key)
+            if known is not None:
+                words = f"{known.sentence}; {finding.sentence}"
+                finding = replace(known, sentence=words, affected=max(known.affected, finding.affected))
+            joined[key] = finding
+        with self._transactions.begin() as connection:
+            for finding in joined.values():
+                self.finding(
+                    finding.kind,
+                    finding.sentence,
+                    affected=finding.affected,
+                    examined=finding.examined,
+                    action=finding.action,
+                    endpoint=finding.endpoint,
+                    example_key=finding.example,
+                )
+            for kind, endpoint in connection.execute(
+                "SELECT kind, endpoint FROM findings WHERE closed_at IS NULL"
+            ).fetchall():
+                if kind not in keep and (kind, endpoint) not in joined:
+                    self.close_finding(kind, endpoint)
+
     def close_finding(self, kind: str, endpoint: str = "") -> bool:
         """Close a finding that holds no longer, and say whether it was open."""
         with self._transactions.begin() as connection:
@@ -139,48 +174,19 @@ class WatchWriter(Writer):
     def relabel_endpoint(
         self, endpoint: str, offset: int | None, cause: str | None, finish_reasons: Collection[str] | None = None
     ) -> int:
-        """Accept or withdraw an endpoint's offset and recompute what depends on it, and return how many changed.
-
-        Drift becomes billed - counted - offset. Where ids rest on a count alone, evidence becomes `counted` when the
-        drift is 0 and `conflict` when it is not; a conflict between rungs, which no count explains, stays.
+        """Accept or withdraw an endpoint's offset, relabel its answers by `core.drift`, and return how many changed.
 
         Args:
             endpoint: the one that answered.
             offset: the proved constant; None withdraws it.
             cause: its name from the closed list; None with a withdrawn offset.
-            finish_reasons: the answers it holds for; None for all. Others have no offset.
+            finish_reasons: the answers it holds for, if the model ended them itself; None for all.
         """
-        reasons = None if finish_reasons is None else sorted(finish_reasons)
-        applies = "1" if reasons is None else f"finish_reason IN ({', '.join('?' * len(reasons))})"
         with self._transactions.begin() as connection:
             connection.execute(
                 "UPDATE endpoints SET offset_tokens = ?, offset_cause = ? WHERE tag = ?", (offset, cause, endpoint)
             )
-            cursor = connection.execute(
-                f"""UPDATE samples SET offset_tokens = new.offset, drift_tokens = new.drift,
-                    evidence = CASE
-                        WHEN samples.evidence = 'counted' AND new.drift <> 0 THEN 'conflict'
-                        WHEN samples.evidence = 'conflict' AND samples.drift_tokens <> 0 AND new.drift = 0
-                            THEN 'counted'
-                        ELSE samples.evidence END
-                FROM (
-                    SELECT id, offset, billed_output_tokens - output_tokens - coalesce(offset, 0) AS drift
-                    FROM (SELECT id, billed_output_tokens, output_tokens,
-                                 CASE WHEN {applies} THEN ? END AS offset
-                          FROM samples WHERE endpoint = ? AND evidence IS NOT NULL)
-                ) AS new
-                WHERE samples.id = new.id
-                  AND (samples.offset_tokens IS NOT new.offset OR samples.drift_tokens IS NOT new.drift)""",
-                (*(reasons or ()), offset, endpoint),
-            )
-            changed = cursor.rowcount
-            connection.execute(
-                "UPDATE tokens SET evidence = samples.evidence FROM samples"
-                " WHERE samples.id = tokens.sample_id AND samples.endpoint = ?"
-                " AND tokens.evidence <> samples.evidence",
-                (endpoint,),
-            )
-        return changed
+            return relabel_answers(connection, endpoint, offset or 0, cause, finish_reasons)
 
     def quarantine(self, endpoint: str, since: float = 0.0) -> Quarantined:
         """Keep an endpoint from being used and set aside what it answered since a time, as `model_suspect`.

@@ -1,0 +1,120 @@
+"""Making, opening and upgrading a ledger file."""
+
+import sqlite3
+import stat
+from pathlib import Path
+
+import pytest
+
+from eagletui.core.errors import LedgerError
+from eagletui.ledger.connection import connect_reader
+from eagletui.ledger.migrate import VERSION, migrate
+from eagletui.ledger.reader import LedgerReader
+from eagletui.ledger.writer import LedgerWriter
+from tests.ledger.build import make_ledger, sql
+
+
+def test_a_new_ledger_is_private_and_knows_its_run(path: Path) -> None:
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with LedgerReader(path) as reader:
+        run = reader.run()
+    assert (run.name, run.state, run.format, run.tokenizer_hash) == ("test-run", "new", "smollm2", "ab12")
+
+
+def test_nothing_but_the_ledger_is_left_beside_it(tmp_path: Path) -> None:
+    make_ledger(tmp_path / "ledger.sqlite")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["ledger.sqlite"]
+
+
+def test_an_existing_ledger_is_never_overwritten(path: Path) -> None:
+    before = path.read_bytes()
+    with pytest.raises(LedgerError, match="exists already"):
+        make_ledger(path)
+    assert path.read_bytes() == before
+
+
+def test_an_absent_ledger_is_named(tmp_path: Path) -> None:
+    for opener in (LedgerReader, LedgerWriter):
+        with pytest.raises(LedgerError, match=r"nowhere\.sqlite does not exist"):
+            opener(tmp_path / "nowhere.sqlite")
+
+
+def test_another_sqlite_file_is_not_taken_for_a_ledger(tmp_path: Path) -> None:
+    other = tmp_path / "other.sqlite"
+    sql(other, "CREATE TABLE run (id INTEGER)")
+    for opener in (LedgerReader, LedgerWriter):
+        with pytest.raises(LedgerError, match="not a ledger"):
+            opener(other)
+
+
+def test_a_file_that_is_no_database_is_refused_with_its_name(tmp_path: Path) -> None:
+    other = tmp_path / "notes.txt"
+    other.write_text("these are not the pages you are looking for" * 100)
+    for opener in (LedgerReader, LedgerWriter):
+        with pytest.raises(LedgerError, match=r"notes\.txt is not a ledger or is damaged"):
+            opener(other)
+
+
+def test_a_newer_ledger_is_refused_and_left_alone(path: Path) -> None:
+    sql(path, f"PRAGMA user_version = {VERSION + 6}")
+    for opener in (LedgerReader, LedgerWriter):
+        with pytest.raises(LedgerError, match=rf"newer EagleTUI \(ledger version {VERSION + 6}.*Update EagleTUI"):
+            opener(path)
+    assert sql(path, "PRAGMA user_version") == [(VERSION + 6,)]
+
+
+def test_an_older_ledger_is_upgraded_step_by_step_and_only_once(path: Path) -> None:
+    scripts = ["CREATE TABLE first_step (id INTEGER)", "ALTER TABLE first_step ADD COLUMN name TEXT"]
+    connection = sqlite3.connect(path, isolation_level=None)
+    try:
+        assert migrate(connection, path, scripts) == 2
+        assert migrate(connection, path, scripts) == 0
+        assert connection.execute("PRAGMA user_version").fetchone() == (3,)
+        assert [row[1] for row in connection.execute("PRAGMA table_info(first_step)")] == ["id", "name"]
+    finally:
+        connection.close()
+
+
+def test_an_upgrade_that_fails_leaves_the_version_it_had_reached(path: Path) -> None:
+    scripts = ["CREATE TABLE first_step (id INTEGER)", "CREATE TABLE half (id INTEGER); INSERT INTO nowhere VALUES (1)"]
+    connection = sqlite3.connect(path, isolation_level=None)
+    try:
+        with pytest.raises(LedgerError, match="cannot be upgraded to ledger version 3: no such table: nowhere"):
+            migrate(connection, path, scripts)
+    finally:
+        connection.close()
+    assert sql(path, "PRAGMA user_version") == [(2,)]
+    assert sql(path, "SELECT count(*) FROM sqlite_master WHERE name = 'half'") == [(0,)]
+
+
+def test_a_viewer_does_not_upgrade_an_older_ledger_but_says_how(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eagletui.ledger.migrate.VERSION", VERSION + 1)
+    with pytest.raises(LedgerError, match="Resume the run once to upgrade it"):
+        connect_reader(path)
+    assert sql(path, "PRAGMA user_version") == [(VERSION,)]
+
+
+def test_every_table_is_strict(path: Path) -> None:
+    lax = sql(path, "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND strict = 0")
+    assert [name for (name,) in lax if not name.startswith("sqlite_")] == []
+
+
+def test_a_reader_leaves_the_file_as_it_is(path: Path) -> None:
+    before = path.read_bytes()
+    with LedgerReader(path) as reader:
+        reader.snapshot()
+        connection = reader._transactions.connection
+        for statement in ("UPDATE run SET name = 'x'", "INSERT INTO counters VALUES ('a', 'b', '', 1)"):
+            with pytest.raises(sqlite3.OperationalError, match="readonly"):
+                connection.execute(statement)
+    assert path.read_bytes() == before
+
+
+def test_a_finished_ledger_in_a_folder_that_cannot_be_written_can_be_read(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The test may run as root, to whom every folder is writable: ask the same question and answer no.
+    monkeypatch.setattr("eagletui.ledger.connection.os.access", lambda *_: False)
+    with LedgerReader(path) as reader:
+        assert reader.run().name == "test-run"
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]

@@ -1,0 +1,90 @@
+"""One worker per role, by an OS lock that names its holder."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Barrier, Thread
+
+import pytest
+
+from eagletui.core.errors import LockedError
+from eagletui.ledger.locks import RoleLock, is_locked, lock_file, read_holder
+
+HOLD = """
+import sys
+from eagletui.ledger.locks import RoleLock
+with RoleLock(sys.argv[1], "engine"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_a_second_worker_is_refused_and_told_who_the_first_is(tmp_path: Path, holder: "subprocess.Popen[str]") -> None:
+    with pytest.raises(LockedError, match=rf"engine of {tmp_path.name} is already running: pid {holder.pid} on "):
+        RoleLock(tmp_path, "engine").acquire()
+
+
+def test_other_roles_and_other_runs_are_free(tmp_path: Path, holder: "subprocess.Popen[str]") -> None:
+    with RoleLock(tmp_path, "extractor"), RoleLock(tmp_path / "other", "engine"), RoleLock(tmp_path, "receiver", 2):
+        assert is_locked(lock_file(tmp_path, "extractor"))
+        assert is_locked(lock_file(tmp_path, "receiver", 2))
+        assert not is_locked(lock_file(tmp_path, "receiver", 1))
+
+
+def test_a_killed_worker_gives_its_role_back(tmp_path: Path, holder: "subprocess.Popen[str]") -> None:
+    assert is_locked(lock_file(tmp_path, "engine"))
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    assert not is_locked(lock_file(tmp_path, "engine"))
+    with RoleLock(tmp_path, "engine"):
+        found = read_holder(lock_file(tmp_path, "engine"))
+        assert found is not None
+        assert found.pid == os.getpid()
+    assert not is_locked(lock_file(tmp_path, "engine"))
+    assert read_holder(lock_file(tmp_path, "engine")) is None
+
+
+def test_a_lock_file_is_private(tmp_path: Path) -> None:
+    with RoleLock(tmp_path, "engine"):
+        assert lock_file(tmp_path, "engine").stat().st_mode & 0o777 == 0o600
+        assert lock_file(tmp_path, "engine").parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_looking_whether_a_role_is_alive_never_keeps_a_worker_from_starting(tmp_path: Path) -> None:
+    lock = RoleLock(tmp_path, "engine")
+    lock.acquire()
+    lock.release()
+    rounds, start = 300, Barrier(2)
+
+    def look() -> None:
+        start.wait()
+        for _ in range(rounds * 20):
+            is_locked(lock.path)
+
+    viewer = Thread(target=look)
+    viewer.start()
+    start.wait()
+    for _ in range(rounds):
+        with lock:
+            pass
+    viewer.join()
+
+
+def test_a_role_that_nobody_ever_held_is_not_locked(tmp_path: Path) -> None:
+    assert not is_locked(lock_file(tmp_path, "engine"))
+    assert read_holder(lock_file(tmp_path, "engine")) is None
