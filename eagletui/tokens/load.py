@@ -1,4 +1,7 @@
-"""Load a tokenizer folder without remote code: `tokenizer.json`, or `tiktoken.model` with `tokenizer_config.json`."""
+"""Load a tokenizer folder without remote code.
+
+`tokenizer.json`, or `tiktoken.model` with `tokenizer_config.json`; anything else only as transformers converts it.
+"""
 
 import hashlib
 import json
@@ -11,6 +14,7 @@ from tokenizers import Tokenizer as HfTokenizer
 
 from eagletui.core.errors import TokenizerError
 from eagletui.core.vocabulary import Vocabulary
+from eagletui.tokens.conversion import converted_by_transformers
 from eagletui.tokens.kimi_tiktoken import load_tiktoken_folder
 from eagletui.tokens.stand_in import fast_encoder
 
@@ -91,7 +95,8 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     """Load the tokenizer of a folder.
 
     Args:
-        folder: holds `tokenizer.json`, or `tiktoken.model` and `tokenizer_config.json`.
+        folder: holds `tokenizer.json`, or `tiktoken.model` and `tokenizer_config.json`, or files that transformers
+            (where it is installed) converts without remote code.
 
     Raises:
         TokenizerError: nothing loadable is there, or a file is damaged.
@@ -114,8 +119,10 @@ def load_tokenizer(folder: Path) -> Tokenizer:
         vocabulary, reference, notes = load_tiktoken_folder(folder, source, config)
         prompt_form = None
     else:
-        names = ", ".join(sorted(entry.name for entry in folder.iterdir())[:8]) or "no files"
-        raise TokenizerError(f"Tokenizer folder {folder}: found {names}, expected tokenizer.json or tiktoken.model")
+        path = folder / "tokenizer.json"
+        source = converted_by_transformers(folder)
+        vocabulary, reference, notes, prompt_form = _load_json(path, source)
+        notes = (*notes, "Neither tokenizer.json nor tiktoken.model is there: transformers converted the folder")
     encoder, substitution = fast_encoder(source, path.name, vocabulary, reference)
     return Tokenizer(
         folder=folder,

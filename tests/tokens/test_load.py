@@ -93,3 +93,17 @@ def test_a_folder_that_cannot_be_loaded_is_refused_by_name(
 def test_an_absent_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TokenizerError, match="found nothing"):
         load_tokenizer(tmp_path / "absent")
+
+
+@pytest.mark.slow
+def test_a_folder_of_another_kind_is_converted_by_transformers_with_a_note(smollm2: Tokenizer, tmp_path: Path) -> None:
+    model = json.loads((smollm2.folder / "tokenizer.json").read_text())["model"]
+    (tmp_path / "vocab.json").write_text(json.dumps(model["vocab"]))
+    merges = "\n".join(" ".join(merge) for merge in model["merges"])
+    (tmp_path / "merges.txt").write_text(f"#version: 0.2\n{merges}\n")
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "GPT2Tokenizer"}')
+    tokenizer = load_tokenizer(tmp_path)
+    assert any("transformers" in note for note in tokenizer.notes)
+    ids = tokenizer.encode("Hello world")
+    assert ids == smollm2.encode("Hello world")
+    assert tokenizer.vocabulary.decode(ids) == b"Hello world"
