@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import ParamSpec, Self, TypeVar
 
+from eagletui.core.errors import LedgerError
 from eagletui.core.money import Books
 from eagletui.ledger.filters import SampleFilter
 from eagletui.ledger.reader import Attention, LedgerReader
@@ -39,6 +40,7 @@ class AsyncReader:
         """Take over a reader and its thread; use `open`."""
         self._reader = reader
         self._thread = thread
+        self._is_closed = False
 
     @classmethod
     async def open(cls, path: Path, clock: Callable[[], float] = time.time) -> Self:
@@ -56,6 +58,8 @@ class AsyncReader:
         return cls(reader, thread)
 
     async def _call(self, method: Callable[Params, Result], *args: Params.args, **kwargs: Params.kwargs) -> Result:
+        if self._is_closed:
+            raise LedgerError(f"{self._reader.path} is closed.")
         return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: method(*args, **kwargs))
 
     def interrupt(self) -> None:
@@ -64,6 +68,9 @@ class AsyncReader:
 
     async def close(self) -> None:
         """End the running query, close the file and the thread. May be called twice."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         self._reader.interrupt()
         await asyncio.to_thread(self._thread.shutdown, wait=True, cancel_futures=True)
         self._reader.close()
