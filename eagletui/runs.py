@@ -162,6 +162,14 @@ def create_folder(name: str) -> RunFolder:
     return folder
 
 
+def write_config_file(folder: RunFolder, toml: str) -> None:
+    """Replace the frozen config, whole or not at all."""
+    temporary = folder.config_path.with_suffix(".new")
+    temporary.touch(mode=0o600)
+    temporary.write_text(toml, encoding="utf-8")
+    temporary.replace(folder.config_path)
+
+
 def spawn(folder: RunFolder, role: SpawnRole, *extra_args: str) -> int:
     """Start a worker that outlives this process, and return its pid; `wait_ready` tells when it works.
 

@@ -14,7 +14,7 @@ from eagletui.core.vocabulary import pack_vocabulary
 from eagletui.ingest import Census, ingest
 from eagletui.ledger.locks import RoleLock, is_locked
 from eagletui.ledger.writer import LedgerWriter, create_ledger
-from eagletui.runs import RunFolder, create_folder, find, runs_root
+from eagletui.runs import RunFolder, create_folder, find, runs_root, write_config_file
 from eagletui.tokens.formats import load_format
 
 if TYPE_CHECKING:
@@ -158,10 +158,7 @@ def take_up(folder: RunFolder, config: RunConfig) -> list[str]:
 
 def write_config(folder: RunFolder, config: RunConfig) -> None:
     """Write the frozen config, whole or not at all."""
-    temporary = folder.config_path.with_suffix(".new")
-    temporary.touch(mode=0o600)
-    temporary.write_text(to_toml(config), encoding="utf-8")
-    temporary.replace(folder.config_path)
+    write_config_file(folder, to_toml(config))
 
 
 @contextlib.contextmanager

@@ -27,6 +27,8 @@ from eagletui.providers.reply_reader import (
 )
 
 _DECODER: Final = msgspec.json.Decoder(float_hook=Decimal)
+_FLOAT_DECODER: Final = msgspec.json.Decoder()
+"""For events without money, several times as fast: only costs need every digit."""
 
 
 def decode_json(data: bytes | str) -> Any:
@@ -42,6 +44,13 @@ def decode_json(data: bytes | str) -> Any:
         raise ReplyError(f"found {shown(found)}, expected JSON ({error})") from error
 
 
+def _decode_event(data: bytes) -> Any:
+    try:
+        return _FLOAT_DECODER.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return decode_json(data)
+
+
 def split_sse(body: bytes) -> list[Any]:
     """Decode the `data:` objects of an event stream, in order; comments and `[DONE]` are skipped.
 
@@ -50,14 +59,16 @@ def split_sse(body: bytes) -> list[Any]:
     """
     objects: list[Any] = []
     lines: list[bytes] = []
-    for line in [*body.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n"), b""]:
+    if b"\r" in body:
+        body = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    for line in [*body.split(b"\n"), b""]:
         if line.startswith(b"data:"):
             lines.append(line[5:].removeprefix(b" "))
         elif not line and lines:
-            data = b"\n".join(lines)
+            data = lines[0] if len(lines) == 1 else b"\n".join(lines)
             lines = []
             if data.strip() not in (b"[DONE]", b""):
-                objects.append(decode_json(data))
+                objects.append(decode_json(data) if b"cost" in data else _decode_event(data))
     return objects
 
 

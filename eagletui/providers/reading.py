@@ -7,7 +7,7 @@ import msgspec
 from eagletui.core.errors import ReplyError
 from eagletui.core.reply import Reply
 from eagletui.providers import errors
-from eagletui.providers.base import ProviderFailure, RawReply
+from eagletui.providers.base import Encoding, ProviderFailure, RawReply
 from eagletui.providers.parse import parse_body, parse_events, split_sse
 
 
@@ -47,6 +47,28 @@ def read_reply(raw: RawReply) -> Reply:
     raise failure
 
 
+def read_kept(encoding: Encoding, body: bytes) -> Reply:
+    """Parse an answer that was kept when it was received.
+
+    Args:
+        encoding: of the body.
+        body: byte for byte; a stream that broke off after its usage is a whole answer, and the event it broke in is
+            left out.
+
+    Raises:
+        ReplyError: it cannot be read.
+    """
+    if encoding == "json":
+        return parse_body(body)
+    try:
+        return parse_events(split_sse(body))
+    except ReplyError:
+        whole = _up_to_last_event(body)
+        if len(whole) == len(body):
+            raise
+        return parse_events(split_sse(whole))
+
+
 def _failure(raw: RawReply, reply: Reply) -> ProviderFailure | None:
     error = _error_object(raw)
     if error is not None:
@@ -81,4 +103,8 @@ def _whole_events(raw: RawReply) -> bytes:
     """Leave out the event in which a broken stream broke."""
     if raw.cut is None:
         return raw.body
-    return raw.body[: max(raw.body.rfind(b"\n\n") + 2, raw.body.rfind(b"\n\r\n") + 3)]
+    return _up_to_last_event(raw.body)
+
+
+def _up_to_last_event(body: bytes) -> bytes:
+    return body[: max(body.rfind(b"\n\n") + 2, body.rfind(b"\n\r\n") + 3)]

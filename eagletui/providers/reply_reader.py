@@ -38,6 +38,11 @@ UNKNOWN_LOGPROB: Final = -9999.0
 _KIND_ORDER: Final[tuple[ReasoningKind, ...]] = ("encrypted", "summary", "text")
 """The least readable kind names the whole: one encrypted piece makes the reasoning incomplete."""
 
+_RARE_IN_ENVELOPE: Final = frozenset({"error", "__verbose", "prompt_token_ids"})
+_RARE_IN_CHOICE: Final = frozenset({"error", "prompt_token_ids", "stop_reason", "matched_stop"})
+_BESIDE_CONTENT: Final = frozenset({"reasoning", "reasoning_content", "reasoning_details", "tool_calls", "refusal"})
+"""Fields that most events of a stream lack, so that those events are read in a few steps."""
+
 _TOKEN_ID: Final = "token_id:"
 _SHOWN_CHARACTERS: Final = 60
 
@@ -55,9 +60,9 @@ def object_of(value: object, field: str) -> JsonObject:
     Raises:
         ReplyError: it is something else.
     """
-    if not isinstance(value, Mapping):
-        raise ReplyError(f"field {field}: found {shown(value)}, expected an object")
-    return value
+    if type(value) is dict or isinstance(value, Mapping):
+        return value
+    raise ReplyError(f"field {field}: found {shown(value)}, expected an object")
 
 
 def list_of(value: object) -> list[Any]:
@@ -99,11 +104,15 @@ def ids_of(value: object, field: str) -> tuple[int, ...] | None:
 def predicted_of(root: JsonObject) -> int | None:
     """llama.cpp's cumulative count, sent with `timings_per_token`."""
     timings = root.get("timings")
+    if timings is None:
+        return None
     return count_of(timings.get("predicted_n")) if isinstance(timings, Mapping) else None
 
 
 def logprob_of(value: object) -> float | None:
     """A log probability; OpenAI's -9999.0 means that there is none."""
+    if type(value) is float and value != UNKNOWN_LOGPROB:
+        return value
     if not isinstance(value, int | float | Decimal) or isinstance(value, bool) or value == UNKNOWN_LOGPROB:
         return None
     return float(value)
@@ -127,7 +136,7 @@ def entry_of(entry: JsonObject) -> LogprobEntry:
         token_id = int(token[len(_TOKEN_ID) :])
     raw = entry.get("bytes")
     data: bytes | None = None
-    if isinstance(raw, list | tuple) and all(count_of(byte) is not None and byte < 256 for byte in raw):
+    if isinstance(raw, list | tuple) and all(type(byte) is int and 0 <= byte < 256 for byte in raw):
         data = bytes(raw)
     return LogprobEntry(token, data, logprob_of(entry.get("logprob")), token_id)
 
@@ -164,6 +173,8 @@ class ReplyReader:
         self.id = self.id or text_of(root.get("id"))
         self.model = self.model or text_of(root.get("model"))
         self.endpoint = self.endpoint or text_of(root.get("provider"))
+        if _RARE_IN_ENVELOPE.isdisjoint(root):
+            return
         self.read_error(root.get("error"))
         verbose = root.get("__verbose")
         if isinstance(verbose, Mapping):
@@ -188,6 +199,8 @@ class ReplyReader:
             if not streamed:
                 self.note("the reply has no choices")
             return {}
+        if len(choices) == 1 and type(choices[0]) is dict and choices[0].get("index", 0) == 0:
+            return choices[0]
         objects = [object_of(choice, f"choices[{index}]") for index, choice in enumerate(choices)]
         first = next((choice for choice in objects if choice.get("index", 0) == 0), None)
         if len(objects) > 1:
@@ -196,6 +209,9 @@ class ReplyReader:
 
     def choice(self, choice: JsonObject) -> None:
         """Finish reason, ids and errors of a choice."""
+        if choice.get("finish_reason") is None and "delta" in choice and _RARE_IN_CHOICE.isdisjoint(choice):
+            self.native = self.native or text_of(choice.get("native_finish_reason"))
+            return
         self.read_error(choice.get("error"))
         ids = ids_of(choice.get("prompt_token_ids"), "choices[0].prompt_token_ids")
         self.prompt_token_ids = ids if ids is not None else self.prompt_token_ids
@@ -239,6 +255,12 @@ class ReplyReader:
 
     def delta(self, delta: JsonObject, ids: tuple[int, ...] | None, count: int | None) -> None:
         """One streamed event."""
+        text = delta.get("content")
+        if type(text) is str and _BESIDE_CONTENT.isdisjoint(delta):
+            text = whole_of(text)
+            self.content.append(text)
+            self.deltas.append(Delta(text, "", False, ids, count))
+            return
         content, inline = self._content(delta.get("content"))
         reasoning = [*inline, *self._reasoning(delta)]
         self.content.extend(content)

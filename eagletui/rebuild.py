@@ -1,0 +1,423 @@
+"""Ids again from the replies a run has kept, for $0: the job behind `eagletui rebuild`.
+
+Every answered sample is rebuilt, all are judged together, and what came out otherwise is written in short
+transactions. A kill leaves each sample as it was or as it should be; a second rebuild does the rest.
+"""
+
+import os
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Final, Literal, NamedTuple
+
+from eagletui.config import RunConfig, load_config, to_json, to_toml
+from eagletui.core.drift import CAUSES, Cause, EndpointCounts, Split, Verdict, judge
+from eagletui.core.errors import InputError
+from eagletui.core.findings import Finding
+from eagletui.core.outputs import fitted
+from eagletui.ledger.filters import SampleFilter
+from eagletui.ledger.locks import RoleLock
+from eagletui.ledger.reader import LedgerReader
+from eagletui.ledger.reader_features import FeaturesReader, ShardShare
+from eagletui.ledger.writer import LedgerWriter
+from eagletui.providers.reading import read_kept
+from eagletui.remake import Label, Recipe, Remade, Remakers, unpack
+from eagletui.run_ids import RunIds
+from eagletui.runs import RunFolder, write_config_file
+from eagletui.tokens.answer import measure_with
+from eagletui.tokens.formats import AUTO, load_format
+from eagletui.tokens.judge import Judgement, Sample, judge_samples
+from eagletui.tokens.load import Tokenizer, load_tokenizer
+from eagletui.tokens.profiles import COUNTED, Observed, ProfileChoice, settle_profile
+from eagletui.tokens.variants import MOST_SAMPLES
+
+BATCH: Final = 200
+"""Samples written in one transaction."""
+
+UNFINISHED: Final = "rebuild"
+"""Kind of the finding that stands while samples wait to be written."""
+
+CHECKED: Final = ("drift", "unproven")
+"""Kinds of findings that the engine opens and closes as `[check]` asks."""
+
+ANSWERED: Final = SampleFilter(states=("answered", "tokenized", "quarantined"))
+
+Step = Callable[[int, int], None]
+"""Told how many samples are rebuilt, and of how many."""
+
+
+class Trouble(NamedTuple):
+    """A sample that could not be rebuilt and stays as it was."""
+
+    sample_key: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuild:
+    """What a rebuild made, or would make."""
+
+    run: str
+    dry_run: bool
+    format: str
+    profiles: Mapping[str, ProfileChoice]
+    """By endpoint, with the reason."""
+    samples: int
+    """Rebuilt."""
+    ids_changed: int
+    """Samples with other ids, or with ids for the first time."""
+    labels_changed: int
+    """Samples with the same ids and other evidence, usability or text."""
+    troubles: tuple[Trouble, ...]
+    evidence: Mapping[tuple[str, str], int]
+    """Samples by (before, now); before is `-` for a sample without ids."""
+    usability: Mapping[tuple[str, str], int]
+    """The same. Of a quarantined sample it is what shows once it is released."""
+    causes: Mapping[str, Cause]
+    """Named constants in force, by endpoint."""
+    findings: tuple[Finding, ...]
+    stale: tuple[ShardShare, ...]
+    """Shards with features over ids that changed."""
+    processes: int
+    seconds: float
+
+    @staticmethod
+    def figures(moves: Mapping[tuple[str, str], int], side: Literal[0, 1]) -> Counter[str]:
+        """Samples before (0) or now (1)."""
+        found: Counter[str] = Counter()
+        for move, samples in moves.items():
+            found[move[side]] += samples
+        return found
+
+
+def rebuild_run(
+    folder: RunFolder,
+    *,
+    output_format: str | None = None,
+    profile: str | None = None,
+    dry_run: bool = False,
+    processes: int | None = None,
+    step: Step = lambda done, of: None,
+) -> Rebuild:
+    """Rebuild the ids of every answered sample of a run.
+
+    Args:
+        folder: the run; no engine of it may be alive, unless nothing is written.
+        output_format: in place of the run's; the run has it from then on.
+        profile: the same for the loss profile; `auto` lets each endpoint's samples choose.
+        dry_run: write nothing.
+        processes: None takes the CPUs of this process.
+        step: progress.
+
+    Raises:
+        LockedError: an engine of the run is alive.
+        InputError: format, profile and tokenizer do not fit each other.
+    """
+    started = time.monotonic()
+    with ExitStack() as stack:
+        if not dry_run:
+            stack.enter_context(RoleLock(folder.path, "engine"))
+        config = _asked(load_config(folder.config_path), output_format, profile)
+        ids = RunIds(config, load_tokenizer(folder.tokenizer_dir), load_format(config.model.format))
+        _refuse_misfit(ids.tokenizer, config)
+        reader = stack.enter_context(LedgerReader(folder.ledger_path))
+        profiles = _settle_profiles(reader, ids)
+        ids = replace(ids, profiles={endpoint: choice.profile for endpoint, choice in profiles.items()})
+        recipe = Recipe(
+            folder.ledger_path,
+            folder.tokenizer_dir,
+            config,
+            {endpoint: choice.profile.name for endpoint, choice in profiles.items()},
+        )
+        samples = reader.sample_ids(ANSWERED)
+        cpus = len(os.sched_getaffinity(0)) if processes is None else processes
+        remakers = stack.enter_context(closing(Remakers(recipe, samples, cpus)))
+        spool = None if dry_run else stack.enter_context(_Spool(folder.path))
+        made, causes = _remake_all(remakers, _known_causes(reader), spool, lambda done: step(done, len(samples)))
+        judgement = _judge(made, reader, ids)
+        changes = list(_changes(made, judgement))
+        changed = [change.remade.sample_id for change in changes if change.remade.ids_changed]
+        with FeaturesReader(folder.ledger_path) as features:
+            stale = features.shards_holding(changed)
+        report = Rebuild(
+            run=folder.name,
+            dry_run=dry_run,
+            format=config.model.format,
+            profiles=profiles,
+            samples=len(judgement.samples),
+            ids_changed=len(changed),
+            labels_changed=len(changes) - len(changed),
+            troubles=tuple(Trouble(one.key, one.trouble) for one in made.values() if one.sample is None),
+            evidence=_moves(made, judgement, lambda label: label.evidence),
+            usability=_moves(made, judgement, lambda label: label.usability),
+            causes=causes,
+            findings=judgement.findings,
+            stale=tuple(stale),
+            processes=remakers.processes,
+            seconds=0.0,
+        )
+        if spool is not None:
+            _write(folder, config, report, changes, spool)
+        return replace(report, seconds=time.monotonic() - started)
+
+
+class _Change(NamedTuple):
+    """A sample to be written, with its final label."""
+
+    remade: Remade
+    label: Label
+
+
+class _Spool:
+    """Rebuilt ids on disk, because a run's do not fit in memory."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file: IO[bytes] = tempfile.TemporaryFile(dir=folder)
+        self._places: dict[int, tuple[int, int]] = {}
+
+    def put(self, sample_id: int, packed: bytes) -> None:
+        place = self._file.seek(0, os.SEEK_END)
+        self._file.write(packed)
+        self._places[sample_id] = place, len(packed)
+
+    def drop(self, sample_id: int) -> None:
+        self._places.pop(sample_id, None)
+
+    def get(self, sample_id: int) -> bytes | None:
+        place = self._places.get(sample_id)
+        if place is None:
+            return None
+        self._file.seek(place[0])
+        return self._file.read(place[1])
+
+    def __enter__(self) -> "_Spool":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._file.close()
+
+
+def _asked(config: RunConfig, output_format: str | None, profile: str | None) -> RunConfig:
+    """The config with the format and the profile to rebuild with."""
+    chosen: dict[str, str] = {}
+    if output_format is not None:
+        chosen["format"] = _absolute(output_format)
+    if profile is not None:
+        chosen["profile"] = _absolute(profile)
+    return config.model_copy(update={"model": config.model.model_copy(update=chosen)})
+
+
+def _absolute(name: str) -> str:
+    return str(Path(name).expanduser().absolute()) if name.endswith(".toml") else name
+
+
+def _refuse_misfit(tokenizer: Tokenizer, config: RunConfig) -> None:
+    fmt = load_format(config.model.format)
+    missing = [special for special in fmt.specials if special not in tokenizer.vocabulary.specials]
+    if missing:
+        raise InputError(
+            f"Format {fmt.name} needs {', '.join(missing)}, which the run's tokenizer does not have. "
+            "`eagletui formats` lists the formats."
+        )
+
+
+def _settle_profiles(reader: LedgerReader, ids: RunIds) -> dict[str, ProfileChoice]:
+    """Take the profile asked for, or let the first answers of each endpoint choose."""
+    name = ids.config.model.profile
+    fmt = fitted(ids.fmt, ids.tokenizer.vocabulary.specials)
+    choices: dict[str, ProfileChoice] = {}
+    for figures in reader.snapshot().endpoints:
+        if not figures.samples:
+            continue
+        observed: list[Observed] = []
+        if name == AUTO:
+            wanted = replace(ANSWERED, endpoints=(figures.tag,))
+            observed = list(_observed(reader, ids, reader.sample_ids(wanted)[:COUNTED]))
+        choices[figures.tag] = settle_profile(name, observed, fmt, measure_with(ids.tokenizer))
+    return choices
+
+
+def _observed(reader: LedgerReader, ids: RunIds, sample_ids: Sequence[int]) -> Iterator[Observed]:
+    for sample_id in sample_ids:
+        for item in reader.to_rebuild(sample_id - 1, 1):
+            try:
+                reply = read_kept(item.reply.encoding, item.reply.body)
+            except InputError:
+                continue  # named as a trouble when its turn comes
+            dataset = item.row.dataset
+            max_tokens = ids.config.sampling_for(dataset).max_tokens
+            yield Observed(reply, item.prompt, max_tokens, ids.thinking(dataset))
+
+
+def _known_causes(reader: LedgerReader) -> dict[str, Cause]:
+    """Named constants that the ledger holds: a first guess that spares most samples a second rebuild."""
+    by_name = {cause.name: cause for cause in CAUSES}
+    return {row.tag: by_name[row.offset_cause] for row in reader.endpoints() if row.offset_cause in by_name}
+
+
+def _remake_all(
+    remakers: Remakers, guessed: Mapping[str, Cause], spool: _Spool | None, step: Callable[[int], None]
+) -> tuple[dict[int, Remade], dict[str, Cause]]:
+    """Rebuild every sample under the constant that its endpoint's counts show."""
+    made: dict[int, Remade] = {}
+    for part in remakers.remake(guessed):
+        _keep(part, made, spool)
+        step(len(made))
+    causes = {endpoint: verdict.cause for endpoint, verdict in _verdicts(made).items() if verdict.cause is not None}
+    endpoints = {one.sample.endpoint for one in made.values() if one.sample is not None}
+    moved = frozenset(endpoint for endpoint in endpoints if causes.get(endpoint) != guessed.get(endpoint))
+    if moved:
+        for part in remakers.remake(causes, moved):
+            _keep(part, made, spool)
+    return made, causes
+
+
+def _keep(part: Sequence[Remade], made: dict[int, Remade], spool: _Spool | None) -> None:
+    for one in part:
+        if spool is not None:
+            if one.packed is None:
+                spool.drop(one.sample_id)
+            else:
+                spool.put(one.sample_id, one.packed)
+        made[one.sample_id] = replace(one, packed=None if one.packed is None else b"")
+
+
+def _verdicts(made: Mapping[int, Remade]) -> dict[str, Verdict]:
+    observed: dict[str, list[tuple[Split, int]]] = {}
+    for one in made.values():
+        if one.sample is not None and one.sample.rebuilt.plain_excess is not None:
+            row = observed.setdefault(one.sample.endpoint, [])
+            row.append((one.sample.split, one.sample.rebuilt.plain_excess))
+    return {endpoint: judge(EndpointCounts.of(rows)) for endpoint, rows in observed.items()}
+
+
+def _judge(made: Mapping[int, Remade], reader: LedgerReader, ids: RunIds) -> Judgement:
+    """Judge endpoints and format over all samples. The samples are rebuilt under their endpoint's constant already."""
+    samples = _with_parts(made, reader, ids)
+    return judge_samples(samples, ids.tokenizer, ids.fmt, lambda position, offset: samples[position].rebuilt)
+
+
+def _with_parts(made: Mapping[int, Remade], reader: LedgerReader, ids: RunIds) -> list[Sample]:
+    """The samples, with the raw text of a few where an endpoint's fault must be named."""
+    verdicts = _verdicts(made)
+    named: Counter[str] = Counter()
+    samples: list[Sample] = []
+    for sample_id, one in made.items():
+        sample = one.sample
+        if sample is None:
+            continue
+        verdict = verdicts.get(sample.endpoint)
+        if verdict is not None and not verdict.trusted and sample.rebuilt.plain_excess is not None:
+            named[sample.endpoint] += 1
+            if named[sample.endpoint] <= MOST_SAMPLES:
+                sample = _with_text(sample, sample_id, reader, ids)
+        samples.append(sample)
+    return samples
+
+
+def _with_text(sample: Sample, sample_id: int, reader: LedgerReader, ids: RunIds) -> Sample:
+    for item in reader.to_rebuild(sample_id - 1, 1):
+        reply = read_kept(item.reply.encoding, item.reply.body)
+        again = ids.rebuild(reply, item.prompt, item.row.dataset, sample.endpoint)
+        return replace(sample, rebuilt=replace(sample.rebuilt, parts=again.parts))
+    return sample
+
+
+def _labelled(made: Mapping[int, Remade], judgement: Judgement) -> Iterator[_Change]:
+    """Pair every rebuilt sample with its final label."""
+    rebuilt = (one for one in made.values() if one.sample is not None)
+    for one, sample in zip(rebuilt, judgement.samples, strict=True):
+        final = sample.rebuilt
+        yield _Change(one, Label(final.evidence, final.usability, final.reason, final.offset, final.drift))
+
+
+def _changes(made: Mapping[int, Remade], judgement: Judgement) -> Iterator[_Change]:
+    for change in _labelled(made, judgement):
+        before = change.remade.before
+        if before is not None and change.remade.is_quarantined:
+            before = before._replace(usability=change.label.usability)
+        if change.remade.packed is not None or before != change.label:
+            yield change
+
+
+def _moves(
+    made: Mapping[int, Remade], judgement: Judgement, of: Callable[[Label], str]
+) -> Mapping[tuple[str, str], int]:
+    return Counter(
+        ("-" if change.remade.before is None else of(change.remade.before), of(change.label))
+        for change in _labelled(made, judgement)
+    )
+
+
+def _write(folder: RunFolder, config: RunConfig, report: Rebuild, changes: Sequence[_Change], spool: _Spool) -> None:
+    """Write what changed; the finding stands from the first batch to the last."""
+    if to_toml(config) != folder.config_path.read_text(encoding="utf-8"):
+        write_config_file(folder, to_toml(config))
+    with LedgerWriter(folder.ledger_path) as writer:
+        with writer.transaction(durable=True):
+            writer.set_format(config.model.format, to_json(config))
+            for endpoint, choice in report.profiles.items():
+                cause = report.causes.get(endpoint)
+                writer.set_endpoint_rules(
+                    endpoint,
+                    profile=choice.profile.name,
+                    offset=None if cause is None else cause.offset,
+                    cause=None if cause is None else cause.name,
+                )
+            if changes:
+                _open_unfinished(writer, folder, changes)
+        for start in range(0, len(changes), BATCH):
+            with writer.transaction():
+                for change in changes[start : start + BATCH]:
+                    _store(writer, change, spool)
+        with writer.transaction(durable=True):
+            writer.replace_findings(report.findings, keep=CHECKED)
+            writer.event("info", "ctl", "rebuild", sentence(report))
+
+
+def sentence(report: Rebuild) -> str:
+    """Say in one sentence what was rebuilt and what that changed."""
+    stale = f", {len(report.stale)} shards are stale" if report.stale else ""
+    return (
+        f"{report.samples:,} samples rebuilt with format {report.format}: {report.ids_changed:,} have other ids, "
+        f"{report.labels_changed:,} another label or text, {len(report.troubles):,} could not be rebuilt{stale}."
+    )
+
+
+def _open_unfinished(writer: LedgerWriter, folder: RunFolder, changes: Sequence[_Change]) -> None:
+    writer.finding(
+        UNFINISHED,
+        f"A rebuild has begun and not ended: up to {len(changes):,} samples may be as they were before",
+        affected=len(changes),
+        examined=len(changes),
+        action=f"Run it again: eagletui rebuild {folder.name}",
+        example_key=changes[0].remade.key,
+    )
+
+
+def _store(writer: LedgerWriter, change: _Change, spool: _Spool) -> None:
+    sample_id, label = change.remade.sample_id, change.label
+    packed = spool.get(sample_id)
+    if packed is None:
+        writer.store_label(
+            sample_id,
+            evidence=label.evidence,
+            usability=label.usability,
+            reason=label.reason,
+            offset=label.offset,
+            drift=label.drift,
+        )
+        return
+    tokens = replace(
+        unpack(packed),
+        evidence=label.evidence,
+        usability=label.usability,
+        reason=label.reason,
+        offset=label.offset,
+        drift=label.drift,
+    )
+    writer.store_tokens(sample_id, tokens)

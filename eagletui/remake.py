@@ -1,0 +1,272 @@
+"""Rebuild kept answers one by one, here or in processes of their own, and say what differs from what is stored."""
+
+import multiprocessing
+import os
+import signal
+import threading
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from eagletui.config import RunConfig
+from eagletui.core.drift import Cause, Split
+from eagletui.core.errors import EagleError, RunError
+from eagletui.core.text import clean_line
+from eagletui.ledger.orders import TokensResult
+from eagletui.ledger.reader import LedgerReader
+from eagletui.ledger.reader_samples import StoredTokens, ToRebuild
+from eagletui.providers.reading import read_kept
+from eagletui.run_ids import RunIds, as_stored
+from eagletui.tokens.answer import Rebuilt
+from eagletui.tokens.formats import load_format, load_profile
+from eagletui.tokens.judge import Sample
+from eagletui.tokens.load import load_tokenizer
+
+CHUNK: Final = 64
+"""Samples a process takes at a time."""
+
+ALONE: Final = 400
+"""Up to so many samples are rebuilt in this process: starting others takes longer."""
+
+
+class Label(NamedTuple):
+    """What is said of stored ids."""
+
+    evidence: str
+    usability: str
+    reason: str
+    offset: int | None
+    drift: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Remade:
+    """One sample rebuilt; its ids only where they must be stored."""
+
+    sample_id: int
+    key: str
+    before: Label | None
+    """As stored; None for a sample without ids."""
+    is_quarantined: bool
+    sample: Sample | None
+    """What its final label depends on, without the ids and texts. None when it could not be rebuilt."""
+    ids_changed: bool = False
+    packed: bytes | None = None
+    """What to store, for `unpack`; None where nothing but the label can differ."""
+    trouble: str = ""
+    """Why it could not be rebuilt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What a process needs to rebuild a run's samples."""
+
+    ledger: Path
+    tokenizer_dir: Path
+    config: RunConfig
+    """With the format and the profile to rebuild with."""
+    profiles: Mapping[str, str]
+    """Names by endpoint."""
+
+    def open(self) -> RunIds:
+        """Load what it names."""
+        return RunIds(
+            self.config,
+            load_tokenizer(self.tokenizer_dir),
+            load_format(self.config.model.format),
+            {endpoint: load_profile(name) for endpoint, name in self.profiles.items()},
+        )
+
+
+class _Part(NamedTuple):
+    """Samples of a run, by id."""
+
+    first: int
+    last: int
+    causes: Mapping[str, Cause]
+    """Named constants by endpoint."""
+    endpoints: frozenset[str] | None
+    """Only samples that these answered; None for all."""
+
+
+def remake(item: ToRebuild, ids: RunIds, cause: Cause | None) -> Remade:
+    """Rebuild one sample and compare it with what is stored.
+
+    Args:
+        item: its kept reply and stored ids.
+        ids: the run's tokenizer, format and profiles.
+        cause: the named constant of its endpoint; None without one.
+    """
+    row, old = item.row, item.tokens
+    before = None
+    if old is not None:
+        before = Label(old.evidence, row.usability or "", old.reason, row.offset_tokens, row.drift_tokens)
+    endpoint = row.endpoint or ""
+    try:
+        reply = read_kept(item.reply.encoding, item.reply.body)
+        plain = rebuilt = ids.rebuild(reply, item.prompt, row.dataset, endpoint)
+        if cause is not None and reply.finish_reason in cause.finish_reasons:
+            rebuilt = ids.rebuild(reply, item.prompt, row.dataset, endpoint, offset=cause.offset)
+    except EagleError as error:
+        trouble = clean_line(str(error), 300)
+        return Remade(row.id, row.sample_key, before, row.state == "quarantined", None, trouble=trouble)
+    # An endpoint is judged by what its answers show with nothing undone.
+    rebuilt = replace(rebuilt, plain_excess=plain.plain_excess)
+    asked_at = item.reply.received_at - (row.latency_s or 0.0)
+    result = as_stored(rebuilt, reply, ids.prompt_ids(item.prompt, asked_at))
+    if old is not None and old.evidence == "inferred" and not rebuilt.proved and old.raw == rebuilt.raw:
+        rebuilt, result = _as_inferred(rebuilt, result, old, row.usability or rebuilt.usability)
+    ids_changed = old is None or not (
+        _same(old.prompt_ids, result.prompt_ids) and _same(old.output_ids, result.output_ids)
+    )
+    is_stored = (
+        old is not None
+        and not ids_changed
+        and (old.raw, old.spans, old.tail_trimmed) == (result.raw, result.spans, result.tail_trimmed)
+    )
+    split = Split(reply.finish_reason or "unknown", bool(reply.reasoning), bool(reply.tool_calls))
+    light = replace(rebuilt, output_ids=None, raw="", spans=(), parts=())
+    return Remade(
+        sample_id=row.id,
+        key=row.sample_key,
+        before=before,
+        is_quarantined=row.state == "quarantined",
+        sample=Sample(row.sample_key, endpoint, reply.model, reply.finish_reason, split, light),
+        ids_changed=ids_changed,
+        packed=None if is_stored else msgspec.msgpack.encode(result),
+    )
+
+
+def unpack(packed: bytes) -> TokensResult:
+    """Undo what `Remade.packed` is."""
+    return msgspec.msgpack.decode(packed, type=TokensResult)
+
+
+class Remakers:
+    """Rebuilds the samples of a run, in processes of their own where that is worth it."""
+
+    def __init__(self, recipe: Recipe, samples: Sequence[int], processes: int) -> None:
+        """Start.
+
+        Args:
+            recipe: what to rebuild with.
+            samples: ids of the samples, ascending.
+            processes: at most so many.
+        """
+        self._parts = [samples[start : start + CHUNK] for start in range(0, len(samples), CHUNK)]
+        self._pool: ProcessPoolExecutor | None = None
+        self._here: _Bench | None = None
+        self.processes = 1 if len(samples) <= ALONE else max(1, processes)
+        if self.processes == 1:
+            self._here = _Bench(recipe)
+            return
+        self._pool = ProcessPoolExecutor(
+            self.processes,
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=_start,
+            initargs=(recipe,),
+        )
+
+    def remake(self, causes: Mapping[str, Cause], endpoints: frozenset[str] | None = None) -> Iterator[list[Remade]]:
+        """Rebuild all samples, or those that some endpoints answered, in order.
+
+        Raises:
+            RunError: a process ended.
+        """
+        parts = [_Part(ids[0], ids[-1], causes, endpoints) for ids in self._parts]
+        if self._pool is None:
+            assert self._here is not None
+            yield from map(self._here.remake, parts)
+            return
+        try:
+            yield from self._pool.map(_remake_part, parts)
+        except BrokenProcessPool as error:
+            raise RunError(
+                "A process of the rebuild ended. What was written stays; give it more memory and rebuild again."
+            ) from error
+
+    def close(self) -> None:
+        """End the processes."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+        if self._here is not None:
+            self._here.reader.close()
+
+
+class _Bench:
+    """A ledger to read from and the tools, for one process."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.ids = recipe.open()
+        self.reader = LedgerReader(recipe.ledger)
+
+    def remake(self, part: _Part) -> list[Remade]:
+        made: list[Remade] = []
+        after = part.first - 1
+        while after < part.last and (items := self.reader.to_rebuild(after, CHUNK)):
+            after = items[-1].row.id
+            for item in items:
+                if item.row.id <= part.last and (part.endpoints is None or (item.row.endpoint or "") in part.endpoints):
+                    made.append(remake(item, self.ids, part.causes.get(item.row.endpoint or "")))
+        return made
+
+
+_bench: _Bench | None = None
+"""Of this process, once `_start` has run in it."""
+
+
+def _start(recipe: Recipe) -> None:
+    """Prepare a process: Ctrl-C is the parent's to take, and without the parent there is nothing to do."""
+    global _bench
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+    _bench = _Bench(recipe)
+
+
+def _end_with(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(1)
+
+
+def _remake_part(part: _Part) -> list[Remade]:
+    assert _bench is not None
+    return _bench.remake(part)
+
+
+def _as_inferred(
+    rebuilt: Rebuilt, result: TokensResult, old: StoredTokens, usability: str
+) -> tuple[Rebuilt, TokensResult]:
+    """Keep the ids that a target model chose: rebuilding the same text has nothing better."""
+    kept = None if old.output_ids is None else tuple(old.output_ids)
+    counted = None if kept is None else len(kept)
+    drift = None
+    if rebuilt.billed is not None and counted is not None:
+        drift = rebuilt.billed - counted - (rebuilt.offset or 0)
+    result = replace(
+        result,
+        output_ids=kept,
+        spans=old.spans,
+        counted=counted,
+        evidence="inferred",
+        usability=usability,
+        reason=old.reason,
+        drift=drift,
+        tail_trimmed=old.tail_trimmed,
+    )
+    label = replace(rebuilt, evidence="inferred", reason=old.reason, counted=counted, drift=drift)
+    return label, result
+
+
+def _same(stored: "array[int] | None", made: Sequence[int] | None) -> bool:
+    if stored is None or made is None:
+        return stored is made
+    return stored == array("i", made)

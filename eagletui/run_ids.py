@@ -1,0 +1,108 @@
+"""The ids of a run's samples as its config asks: the same for the engine, live, and for a rebuild of kept replies."""
+
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from eagletui.config import RunConfig
+from eagletui.core.chat import Prompt
+from eagletui.core.errors import EagleError
+from eagletui.core.outputs import LossProfile, OutputFormat
+from eagletui.core.reply import Reply
+from eagletui.ledger.orders import TokensResult
+from eagletui.tokens.answer import Rebuilt, rebuild
+from eagletui.tokens.formats import AUTO, asked_thinking, load_profile
+from eagletui.tokens.load import Tokenizer
+from eagletui.tokens.profiles import UNTOUCHED
+from eagletui.tokens.prompt import render_prompt
+
+
+@dataclass(frozen=True, slots=True)
+class RunIds:
+    """What the prompts and answers of a run are tokenized with."""
+
+    config: RunConfig
+    tokenizer: Tokenizer
+    fmt: OutputFormat
+    profiles: Mapping[str, LossProfile] = field(default_factory=dict)
+    """By endpoint; others have the config's profile, and `auto` begins with fields as they come."""
+
+    def profile(self, endpoint: str) -> LossProfile:
+        """What an endpoint's server strips."""
+        name = self.config.model.profile
+        return self.profiles.get(endpoint) or load_profile(UNTOUCHED if name == AUTO else name)
+
+    def prompt_ids(self, prompt: Prompt, at: float | None = None) -> "array[int] | None":
+        """Render a prompt; None when the chat template refuses the conversation.
+
+        Args:
+            prompt: up to where the answer begins.
+            at: Unix seconds that a template sees as the present time; None for now.
+        """
+        now = None if at is None else datetime.fromtimestamp(at).astimezone()
+        kwargs = self.config.model.template_kwargs
+        try:
+            rendered = render_prompt(prompt, self.tokenizer, self.fmt, kwargs, now=now)
+        except EagleError:
+            return None
+        return array("i", rendered.ids)
+
+    def rebuild(
+        self, reply: Reply, prompt: Prompt, dataset: str, endpoint: str, *, offset: int | None = None
+    ) -> Rebuilt:
+        """Rebuild the ids of an answer.
+
+        Args:
+            reply: as parsed.
+            prompt: up to where the answer begins.
+            dataset: whose sampling section it was asked with.
+            endpoint: the one that answered.
+            offset: the endpoint's accepted constant between counted and billed tokens.
+
+        Raises:
+            EagleError: the format has no place for the reply.
+        """
+        return rebuild(
+            reply,
+            self.tokenizer,
+            self.fmt,
+            self.profile(endpoint),
+            max_tokens=self.config.sampling_for(dataset).max_tokens,
+            offset=offset,
+            prompt=prompt,
+            thinking=self.thinking(dataset),
+        )
+
+    def thinking(self, dataset: str) -> bool | None:
+        """Whether the requests of a data set switch thinking on or off; None where they say nothing."""
+        asked = self.config.sampling_for(dataset).reasoning
+        said: dict[str, object] = {"chat_template_kwargs": self.config.model.template_kwargs}
+        if asked == "off":
+            said["reasoning"] = {"enabled": False}
+        elif asked != "default":
+            said["reasoning"] = {"effort": asked}
+        return asked_thinking(self.fmt, said)
+
+
+def as_stored(rebuilt: Rebuilt, reply: Reply, rendered: Sequence[int] | None) -> TokensResult:
+    """Return what the ledger keeps of an answer.
+
+    Args:
+        rebuilt: its ids and labels.
+        reply: as parsed; prompt ids that the server returned are the ones it used.
+        rendered: the prompt's ids as rendered here.
+    """
+    return TokensResult(
+        output_ids=rebuilt.output_ids,
+        raw=rebuilt.raw,
+        evidence=rebuilt.evidence,
+        usability=rebuilt.usability,
+        prompt_ids=rendered if reply.prompt_token_ids is None else reply.prompt_token_ids,
+        spans=rebuilt.spans,
+        reason=rebuilt.reason,
+        counted=rebuilt.counted,
+        offset=rebuilt.offset,
+        drift=rebuilt.drift,
+        tail_trimmed=rebuilt.tail_trimmed,
+    )
