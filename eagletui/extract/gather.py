@@ -49,11 +49,12 @@ class Gatherer:
     refused: set[str] = field(default_factory=set)
     """Keys that will not be tried again by this process."""
     _open: OpenShard | None = None
+    _opened_at: float = 0.0
 
     @property
-    def has_open_shard(self) -> bool:
-        """There are records that no shard holds yet."""
-        return self._open is not None
+    def open_for_s(self) -> float:
+        """How long the oldest record has been waiting for its shard to be sealed; 0 where none is."""
+        return 0.0 if self._open is None else time.monotonic() - self._opened_at
 
     def add(self, samples: Sequence[IdsSample], sealer: Sealer, go_on: Callable[[], bool]) -> None:
         """Compute samples and gather their records.
@@ -75,6 +76,7 @@ class Gatherer:
                 if self._open is None:
                     target = self.backend.capture.target
                     self._open = OpenShard(target.hidden_size, target.dtype, self.capacity_rows)
+                    self._opened_at = time.monotonic()
                 self._open.add(computed.sample, computed.hidden_states)
                 self.progress.samples += 1
                 self.progress.rows += rows

@@ -39,8 +39,8 @@ from eagletui.ledger.writer_extract import ExtractorWriter
 from eagletui.models.load import DTypeChoice, TargetModel, load_target
 from eagletui.runs import RunFolder
 
-IDLE_SEAL_S: Final = 30.0
-"""An open shard is sealed, full or not, when nothing came for so long."""
+SEAL_AFTER_S: Final = 20.0
+"""While a run is followed, a shard is sealed after so long, full or not: a crash costs little, and progress shows."""
 
 _POLL_S: Final = 0.2
 _BEAT_S: Final = 1.0
@@ -64,7 +64,7 @@ class Choices:
     """Told once how much waits, where nothing is followed."""
     step: Callable[[Progress], None] = lambda _: None
     """Told after each sample."""
-    idle_seal_s: float = IDLE_SEAL_S
+    seal_after_s: float = SEAL_AFTER_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,6 @@ class RunExtractor:
             print(f"{level} {kind}: {message} ({error})", flush=True)  # noqa: T201 - stdout is the worker's log
 
     def _work(self, gatherer: Gatherer, sealer: Sealer) -> None:
-        last_work = time.monotonic()
         told = 0
         while not self.stop.is_set():
             sealer.check()
@@ -169,13 +168,13 @@ class RunExtractor:
             if samples:
                 self.phase = "extracting"
                 gatherer.add(samples, sealer, lambda: not self.stop.is_set())
-                last_work = time.monotonic()
-                continue
-            if over:
+            elif over:
                 return
-            self.phase = "waiting"
-            if gatherer.has_open_shard and time.monotonic() - last_work >= self.choices.idle_seal_s:
+            if self.choices.follow and gatherer.open_for_s > self.choices.seal_after_s:
                 gatherer.seal_open(sealer)
+            if samples:
+                continue
+            self.phase = "waiting"
             self.stop.wait(_POLL_S)
 
     def _load(self, config: RunConfig) -> TargetModel:

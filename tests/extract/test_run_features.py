@@ -281,11 +281,11 @@ def test_features_of_another_model_are_not_added_to(tmp_path: Path, tiny_models:
         _run_here(folder, Choices(follow=False, model=tiny_models["qwen3"]))
 
 
-def test_an_idle_extractor_seals_what_it_has(tmp_path: Path, tiny_models: dict[Kind, Path]) -> None:
+def test_a_shard_that_does_not_fill_is_sealed_after_a_while(tmp_path: Path, tiny_models: dict[Kind, Path]) -> None:
     folder = create_run(tmp_path / "run", tiny_models["llama"])
     answer_samples(folder, _ids(10, 20))
     stop = threading.Event()
-    thread = threading.Thread(target=_run_here, args=(folder, Choices(follow=True, idle_seal_s=0.0), stop))
+    thread = threading.Thread(target=_run_here, args=(folder, Choices(follow=True, seal_after_s=0.0), stop))
     thread.start()
     try:
         _until(lambda: _shards(folder) == 1)
