@@ -183,6 +183,7 @@ def spawn(folder: RunFolder, role: SpawnRole, *extra_args: str) -> int:
     log = folder.log_path(role)
     log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    log_start, spawned_at = os.fstat(descriptor).st_size, time.time()
     try:
         process = subprocess.Popen(
             [sys.executable, "-m", MODULES[role], str(folder.path.resolve()), *extra_args],
@@ -193,12 +194,23 @@ def spawn(folder: RunFolder, role: SpawnRole, *extra_args: str) -> int:
         )
     finally:
         os.close(descriptor)
-    _children[process.pid] = process
+    _children[process.pid] = _Child(process, spawned_at, log_start)
     return process.pid
 
 
-_children: Final[dict[int, "subprocess.Popen[bytes]"]] = {}
-"""Workers started here: kept so that a dead one is reaped and its exit code known."""
+@dataclass(frozen=True, slots=True)
+class _Child:
+    """A worker started here: kept so that a dead one is reaped and its exit code known."""
+
+    process: "subprocess.Popen[bytes]"
+    spawned_at: float
+    """Unix seconds; an older heartbeat of the same pid is another process's."""
+    log_start: int
+    """Where its part of the log begins, in bytes."""
+
+
+_children: Final[dict[int, _Child]] = {}
+"""By pid."""
 
 
 def wait_ready(folder: RunFolder, role: SpawnRole, timeout_s: float = 30.0, *, pid: int | None = None) -> None:
@@ -220,10 +232,10 @@ def wait_ready(folder: RunFolder, role: SpawnRole, timeout_s: float = 30.0, *, p
             # It may have become ready and ended between the two looks.
             if is_ready():
                 return
-            raise RunError(f"The {role} of {folder.name} ended while starting.{_log_tail(folder, role)}")
+            raise RunError(f"The {role} of {folder.name} ended while starting.{_log_tail(folder, role, pid)}")
         if time.monotonic() >= deadline:
             raise RunError(
-                f"The {role} of {folder.name} was not ready within {timeout_s:g} s.{_log_tail(folder, role)}"
+                f"The {role} of {folder.name} was not ready within {timeout_s:g} s.{_log_tail(folder, role, pid)}"
             )
         time.sleep(_POLL_S)
 
@@ -259,18 +271,15 @@ def _beats(folder: RunFolder, role: SpawnRole, pid: int | None) -> Callable[[], 
     def is_ready() -> bool:
         try:
             with LedgerReader(folder.ledger_path) as reader:
-                return any(
-                    beat.role == role
-                    and beat.ready_at is not None
-                    and (
-                        beat.pid == pid
-                        if pid is not None
-                        else beat.stopped_at is None and _holds(folder, beat.pid, role)
-                    )
-                    for beat in reader.heartbeats()
-                )
+                beat = next((beat for beat in reader.heartbeats() if beat.role == role and beat.slot == 0), None)
         except LedgerError:
             return False
+        if beat is None or beat.ready_at is None:
+            return False
+        if pid is None:
+            return beat.stopped_at is None and _holds(folder, beat.pid, role)
+        child = _children.get(pid)
+        return beat.pid == pid and (child is None or beat.ready_at >= child.spawned_at)
 
     return is_ready
 
@@ -296,7 +305,7 @@ def _provider_ready(folder: RunFolder, pid: int | None) -> Callable[[], bool]:
 def _is_running(pid: int) -> bool:
     child = _children.get(pid)
     if child is not None:
-        return child.poll() is None
+        return child.process.poll() is None
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -306,11 +315,13 @@ def _is_running(pid: int) -> bool:
     return True
 
 
-def _log_tail(folder: RunFolder, role: WorkerRole) -> str:
+def _log_tail(folder: RunFolder, role: WorkerRole, pid: int | None) -> str:
+    child = None if pid is None else _children.get(pid)
     try:
-        lines = folder.log_path(role).read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_TAIL_LINES:]
+        written = folder.log_path(role).read_bytes()[0 if child is None else child.log_start :]
     except FileNotFoundError:
-        lines = []
+        written = b""
+    lines = written.decode("utf-8", "replace").splitlines()[-_LOG_TAIL_LINES:]
     if not lines:
         return f" Its log {folder.log_path(role)} is empty."
     return f" The end of {folder.log_path(role)}:\n" + "\n".join(f"  {line}" for line in lines)
