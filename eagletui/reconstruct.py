@@ -19,10 +19,11 @@ from eagletui.core.tokdiff import Span, align
 from eagletui.prompts.fields import Fault
 from eagletui.prompts.messages import read_messages
 from eagletui.providers.parse import decode_json, parse_body, parse_events
-from eagletui.tokens.answer import Rebuilt, measure_with, rebuild
+from eagletui.tokens.answer import Rebuilt, rebuild
 from eagletui.tokens.formats import asked_thinking
 from eagletui.tokens.judge import Judgement, Sample, judge_samples
 from eagletui.tokens.load import Tokenizer
+from eagletui.tokens.parts import measure_with
 from eagletui.tokens.profiles import Observed, ProfileChoice, settle_profile
 from eagletui.tokens.prompt import render_prompt
 

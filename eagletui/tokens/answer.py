@@ -5,21 +5,25 @@ choose among the raw texts that are left (`core/choice`), and then climbs the la
 logprob bytes, stream boundaries, and below those the canonical encoding with what a count can say about it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from eagletui.core.assembly import candidates
 from eagletui.core.chat import Prompt
-from eagletui.core.choice import Choice, TokenCounts, choose, count_tokens
+from eagletui.core.choice import Choice, TokenCounts, choose
 from eagletui.core.fidelity import REPLACEMENT, Evidence, Proof, Usability, judge_count
-from eagletui.core.outputs import Assembly, LossProfile, OutputFormat, Part, Special, Text, fitted
+from eagletui.core.outputs import Assembly, LossProfile, OutputFormat, Part, Text, fitted
 from eagletui.core.reply import Reply
 from eagletui.core.rung_logprobs import logprobs
 from eagletui.core.rung_served import served
 from eagletui.core.rung_streamed import pieces, streamed
 from eagletui.core.tokdiff import Span, align
 from eagletui.core.vocabulary import Vocabulary
-from eagletui.tokens.load import Encoder, Tokenizer
+from eagletui.tokens.load import Tokenizer
+from eagletui.tokens.parts import encode_parts, measure_encoded, remembering
+
+_SEEN: Final[Mapping[str, str]] = {"served": "served", "logprobs": "logged", "streamed": "streamed"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +102,8 @@ def rebuild(
     """
     tokenizer = None if tokenizer is None else tokenizer.remembering()
     fmt = fmt if tokenizer is None else fitted(fmt, tokenizer.vocabulary.specials)
-    encode = None if tokenizer is None else _remembering(tokenizer.encode)
-    measure = None if encode is None else _measure(encode)
+    encode = None if tokenizer is None else remembering(tokenizer.encode)
+    measure = None if encode is None else measure_encoded(encode)
     trimmed_reply, shows_tail = _without_replaced_tail(reply)
     readings = candidates(trimmed_reply, fmt, profile, prompt, max_tokens=max_tokens, thinking=thinking)
     if isinstance(reply.stopped_by, str):
@@ -134,60 +138,6 @@ def _plain_excess(
     if rebuilt.proved:
         return rebuilt.excess
     return None if plain.open_ended else rebuilt.billed - measure(plain).total
-
-
-def encode_parts(
-    parts: Sequence[Part], tokenizer: Tokenizer, encode: Encoder | None = None
-) -> tuple[tuple[int, ...], str | None]:
-    """Encode each stretch between special tokens in one pass and insert structure by id.
-
-    Args:
-        parts: a raw text.
-        tokenizer: resolves structure.
-        encode: the tokenizer's encoding, remembered; None takes the tokenizer's own.
-
-    Returns:
-        The ids, and the first structural string that is no single token of this tokenizer (it is then encoded as
-        ordinary text), or None.
-    """
-    encode = encode or tokenizer.encode
-    ids: list[int] = []
-    run: list[str] = []
-    unresolved: str | None = None
-    for part in parts:
-        special = tokenizer.vocabulary.specials.get(part.text) if isinstance(part, Special) else None
-        if special is None:
-            run.append(part.text)
-            if isinstance(part, Special):
-                unresolved = unresolved or part.text
-            continue
-        ids += encode("".join(run))
-        ids.append(special)
-        run.clear()
-    ids += encode("".join(run))
-    return tuple(ids), unresolved
-
-
-def measure_with(tokenizer: Tokenizer) -> Callable[[Assembly], TokenCounts]:
-    """Count the tokens of readings, encoding no text twice."""
-    return _measure(_remembering(tokenizer.encode))
-
-
-def _measure(encode: Encoder) -> Callable[[Assembly], TokenCounts]:
-    return lambda reading: count_tokens(reading, lambda text: len(encode(text)))
-
-
-def _remembering(encode: Encoder) -> Encoder:
-    """Encode no text twice while one reply is worked on."""
-    known: dict[str, list[int]] = {}
-
-    def remembered(text: str) -> list[int]:
-        ids = known.get(text)
-        if ids is None:
-            ids = known[text] = encode(text)
-        return ids
-
-    return remembered
 
 
 def _without_replaced_tail(reply: Reply) -> tuple[Reply, bool]:
@@ -305,6 +255,7 @@ def _settle(
     findings = _sample_findings(reply, assembly, holding, vocabulary, unresolved)
     raw = assembly.raw
     tail = 0
+    followed = False
     if holding and not contradiction:
         evidence, ids, tail = holding[0].evidence, holding[0].ids, holding[0].hidden_tail
         raw = vocabulary.decode(ids).decode("utf-8", "replace").rstrip(REPLACEMENT if assembly.end is None else "")
@@ -326,12 +277,16 @@ def _settle(
             reasons.insert(0, f"{' and '.join(proof.evidence for proof in holding)} give different ids")
         if evidence == "counted" and (assembly.open_ended or assembly.misfit or unresolved):
             evidence = "conflict"
+        followed = evidence != "canonical" and ids != canonical
+        if followed and proof is not None:
+            evidence = "conflict"
+            reasons.append(f"the canonical cut contradicts what was {_SEEN[proof.evidence]}")
     offset = None if billed is None else applied + tail
     drift = None if billed is None or offset is None else billed - len(ids) - offset
     usability = _usability(assembly, evidence)
     trimmed = tail > 0 or shows_tail
     reasons += [reason for reason in assembly.reasons if usability != "usable"]
-    silent = trimmed or assembly.open_ended or assembly.misfit or unresolved or contradiction or shows_tail
+    silent = trimmed or assembly.open_ended or assembly.misfit or unresolved or contradiction or followed
     return Rebuilt(
         output_ids=ids,
         raw=raw,

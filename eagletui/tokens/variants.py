@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from eagletui.core.outputs import Part, Special, Text
-from eagletui.tokens.answer import encode_parts
 from eagletui.tokens.load import Tokenizer
+from eagletui.tokens.parts import encode_parts
 
 MOST_SAMPLES: Final = 60
 """Samples that are tried; a constant shows in fewer."""
