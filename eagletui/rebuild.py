@@ -28,10 +28,10 @@ from eagletui.providers.reading import read_kept
 from eagletui.remake import Label, Recipe, Remade, Remakers, unpack
 from eagletui.run_ids import RunIds
 from eagletui.runs import RunFolder, write_config_file
-from eagletui.tokens.parts import measure_with
 from eagletui.tokens.formats import AUTO, load_format
 from eagletui.tokens.judge import Judgement, Sample, judge_samples
 from eagletui.tokens.load import Tokenizer, load_tokenizer
+from eagletui.tokens.parts import measure_with
 from eagletui.tokens.profiles import COUNTED, Observed, ProfileChoice, settle_profile
 from eagletui.tokens.variants import MOST_SAMPLES
 
