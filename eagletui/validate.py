@@ -11,11 +11,14 @@ from eagletui.core.outputs import OutputFormat, fitted
 from eagletui.core.text import visible
 from eagletui.core.tokdiff import Span, align
 from eagletui.reconstruct import Progress, finding_object, problem, read_ids, read_objects, span_object
-from eagletui.tokens.fit import name_id
-from eagletui.tokens.judge import fit_findings
+from eagletui.tokens.fit import name_id, think_pair
+from eagletui.tokens.judge import ODD_ENDS, fit_findings
 from eagletui.tokens.load import Tokenizer
 
 _CONTEXT_BYTES = 24
+
+_ODD_ENDS_UNTOLD = 0.5
+"""The same share as `ODD_ENDS` where no finish reason tells cut answers from ended ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,50 +119,55 @@ def _again(run: Sequence[int], tokenizer: Tokenizer) -> list[int]:
 
 
 def _findings(compared: Sequence[Compared], tokenizer: Tokenizer, fmt: OutputFormat) -> list[Finding]:
-    vocabulary = tokenizer.vocabulary
-    fmt = fitted(fmt, vocabulary.specials)
-    first = compared[0].recorded.id
-    findings = fit_findings(tokenizer, fmt, len(compared), first)
-    ended = [c for c in compared if fmt.end_token(c.recorded.finish_reason or "stop") is not None]
-    wrong = [
-        c
-        for c in ended
-        if not c.recorded.output_ids
-        or c.recorded.output_ids[-1] != vocabulary.specials.get(fmt.end_token(c.recorded.finish_reason or "stop") or "")
+    fmt = fitted(fmt, tokenizer.vocabulary.specials)
+    return [
+        *fit_findings(tokenizer, fmt, len(compared), compared[0].recorded.id),
+        *_end_findings(compared, tokenizer, fmt),
+        *_close_findings(compared, tokenizer, fmt),
     ]
-    if wrong and (any(c.recorded.finish_reason for c in wrong) or len(wrong) > len(ended) // 2):
-        ids = wrong[0].recorded.output_ids
-        last = name_id(tokenizer, ids[-1]) if ids else "nothing"
-        expected = fmt.end_token(wrong[0].recorded.finish_reason or "stop") or ""
-        known = vocabulary.specials.get(expected)
+
+
+def _end_findings(compared: Sequence[Compared], tokenizer: Tokenizer, fmt: OutputFormat) -> list[Finding]:
+    """Answers that do not end with the format's end token."""
+    expected = {c.recorded.id: fmt.end_token(c.recorded.finish_reason or "stop") for c in compared}
+    ended = [c for c in compared if expected[c.recorded.id] is not None]
+    specials = tokenizer.vocabulary.specials
+    wrong = [c for c in ended if c.recorded.output_ids[-1:] != (specials.get(expected[c.recorded.id] or ""),)]
+    told = any(c.recorded.finish_reason for c in compared)
+    if len(wrong) <= (ODD_ENDS if told else _ODD_ENDS_UNTOLD) * len(ended):
+        return []
+    first = wrong[0].recorded
+    last = name_id(tokenizer, first.output_ids[-1]) if first.output_ids else "nothing"
+    literal = expected[first.id] or ""
+    sentence = (
+        f"Wrong end token: {len(wrong)} of {len(ended)} answers do not end with {literal!r} "
+        f"({specials.get(literal, 'no token')}); {first.id} ends with {last}"
+    )
+    action = "Look at the tail of the recorded ids: the stop token was lost, or the format names another one."
+    return [Finding("end_token", sentence, len(wrong), len(ended), first.id, action)]
+
+
+def _close_findings(compared: Sequence[Compared], tokenizer: Tokenizer, fmt: OutputFormat) -> list[Finding]:
+    """Reasoning that is never closed, or that the format does not know."""
+    vocabulary = tokenizer.vocabulary
+    pair = think_pair(tokenizer)
+    if pair is None:
+        return []
+    close_id = vocabulary.special_id(pair[1])
+    whole = [c for c in compared if c.recorded.finish_reason != "length"]
+    holding = [c for c in whole if close_id in c.recorded.output_ids]
+    if fmt.reasoning.opened_by == "prompt" and len(holding) < len(whole) / 2:
+        without = next(c for c in whole if close_id not in c.recorded.output_ids)
+        missing = len(whole) - len(holding)
+        sentence = f"Missing {pair[1]}: {missing} of {len(whole)} answers never close the reasoning ({close_id})"
+        return [Finding("missing_close", sentence, missing, len(whole), without.recorded.id, WRONG_FORMAT)]
+    if fmt.reasoning.opened_by == "none" and holding:
         sentence = (
-            f"Wrong end token: {len(wrong)} of {len(ended)} answers do not end with {expected!r} "
-            f"({'no token' if known is None else known}); {wrong[0].recorded.id} ends with {last}"
+            f"Wrong format: {len(holding)} of {len(compared)} answers hold {pair[1]} ({close_id}), "
+            f"and {fmt.name} has no reasoning part: missing {pair[1]}"
         )
-        action = "Look at the tail of the recorded ids: the stop token was lost, or the format names another one."
-        findings.append(Finding("end_token", sentence, len(wrong), len(ended), wrong[0].recorded.id, action))
-    close = fmt.reasoning.close
-    if fmt.reasoning.opened_by != "none" and close in vocabulary.specials:
-        close_id = vocabulary.special_id(close)
-        whole = [c for c in compared if c.recorded.finish_reason != "length"]
-        without = [c for c in whole if close_id not in c.recorded.output_ids]
-        if without and len(without) > len(whole) // 2 and fmt.reasoning.opened_by == "prompt":
-            sentence = f"Missing {close}: {len(without)} of {len(whole)} answers never close the reasoning ({close_id})"
-            findings.append(
-                Finding("missing_close", sentence, len(without), len(whole), without[0].recorded.id, WRONG_FORMAT)
-            )
-    elif fmt.reasoning.opened_by == "none":
-        tags = [s for s in ("</think>", "[/THINK]", "</mm:think>") if s in vocabulary.specials]
-        held = [c for c in compared if any(vocabulary.special_id(tag) in c.recorded.output_ids for tag in tags)]
-        if held:
-            sentence = (
-                f"Wrong format: {len(held)} of {len(compared)} answers hold {tags[0]}, "
-                f"and {fmt.name} has no reasoning part: missing {tags[0]}"
-            )
-            findings.append(
-                Finding("missing_close", sentence, len(held), len(compared), held[0].recorded.id, WRONG_FORMAT)
-            )
-    return findings
+        return [Finding("missing_close", sentence, len(holding), len(compared), holding[0].recorded.id, WRONG_FORMAT)]
+    return []
 
 
 def _summary(compared: Sequence[Compared], findings: Sequence[Finding], tokenizer: Tokenizer) -> dict[str, Any]:
