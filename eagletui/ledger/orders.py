@@ -134,6 +134,11 @@ class Failed:
     """What arrived, kept for the record."""
     encoding: Encoding = "json"
 
+    def __post_init__(self) -> None:
+        """Refuse a settled failure without its cost and a cost that nothing settles."""
+        if (self.attempt_state == "settled") != (self.cost_pico is not None):
+            raise ValueError(f"a failure that is {self.attempt_state} cannot cost {self.cost_pico}")
+
 
 @dataclass(frozen=True, slots=True)
 class Finished:

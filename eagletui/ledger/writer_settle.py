@@ -41,6 +41,9 @@ class SettleWriter(TokensWriter):
                     case Failed() as failure:
                         self._keep_failure(connection, attempt, failure)
                 if attempt.state != "settled":
+                    # Where the answer or the restart came first, only the cost is news.
+                    if finished.outcome.cost_pico is not None and _state(connection, attempt.id) == "unsettled":
+                        self.settle(attempt.id, finished.outcome.cost_pico)
                     overruns += _overrun(connection, attempt.id)
         return overruns
 
@@ -245,6 +248,11 @@ def _find(connection: sqlite3.Connection, attempt_id: int) -> _Attempt:
     if found is None:
         raise LedgerError(f"attempt {attempt_id} is not in the ledger")
     return _Attempt(*found)
+
+
+def _state(connection: sqlite3.Connection, attempt_id: int) -> str:
+    (state,) = connection.execute("SELECT state FROM attempts WHERE id = ?", (attempt_id,)).fetchone()
+    return str(state)
 
 
 def _make_in_flight(connection: sqlite3.Connection, sample_id: int) -> bool:

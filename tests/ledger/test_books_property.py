@@ -15,7 +15,7 @@ from tests.ledger.truth import committed, counters, recount
 
 CAP: Final = 5_000
 PROMPTS: Final = 60
-STEPS: Final = 200
+STEPS: Final = 150
 ENDPOINTS: Final = ("alpha", "beta")
 
 

@@ -62,44 +62,42 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+CASES: dict[str, tuple[SampleFilter, Callable[[SampleRow], bool]]] = {
+    "all": (SampleFilter(), lambda row: True),
+    "tokenized": (SampleFilter(states=("tokenized",)), lambda row: row.state == "tokenized"),
+    "failed": (SampleFilter(states=FAILED), lambda row: row.state in ("failed", "refused")),
+    "unproved": (SampleFilter(evidence=UNPROVED), lambda row: row.evidence in ("counted", "conflict")),
+    "two data sets": (SampleFilter(datasets=("prose", "code_100%")), lambda row: True),
+    "several columns": (
+        SampleFilter(datasets=("prose",), endpoints=("beta",), finish_reasons=("stop", "length")),
+        lambda row: row.dataset == "prose" and row.endpoint == "beta",
+    ),
+    "one value twice": (SampleFilter(usability=("usable", "usable")), lambda row: row.usability == "usable"),
+    "mismatched": (SampleFilter(preset="mismatched"), lambda row: bool(row.spans)),
+    "drifting": (SampleFilter(preset="drifting"), lambda row: bool(row.drift_tokens)),
+    "waiting": (
+        SampleFilter(preset="waiting"),
+        lambda row: row.state == "tokenized" and row.usability in ("usable", "resegmented"),
+    ),
+    "text": (SampleFilter(text="P0"), lambda row: row.sample_key.startswith("p0")),
+    "by drift": (SampleFilter(sort="drift"), lambda row: True),
+    "answered by cost": (
+        SampleFilter(sort="cost", states=("answered", "tokenized")),
+        lambda row: row.state in ("answered", "tokenized"),
+    ),
+    "by output": (SampleFilter(sort="output"), lambda row: True),
+    "two kinds by latency": (
+        SampleFilter(sort="latency", evidence=("streamed", "counted")),
+        lambda row: row.evidence in ("streamed", "counted"),
+    ),
+}
+
+
 @pytest.mark.parametrize("limit", [1, 7, 1000])
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize(
-    ("wanted", "keep"),
-    [
-        (SampleFilter(), lambda row: True),
-        (SampleFilter(states=("tokenized",)), lambda row: row.state == "tokenized"),
-        (SampleFilter(states=FAILED), lambda row: row.state in ("failed", "refused")),
-        (SampleFilter(evidence=UNPROVED), lambda row: row.evidence in ("counted", "conflict")),
-        (SampleFilter(datasets=("prose", "code_100%")), lambda row: True),
-        (
-            SampleFilter(datasets=("prose",), endpoints=("beta",), finish_reasons=("stop", "length")),
-            lambda row: row.dataset == "prose" and row.endpoint == "beta",
-        ),
-        (SampleFilter(usability=("usable", "usable")), lambda row: row.usability == "usable"),
-        (SampleFilter(preset="mismatched"), lambda row: bool(row.spans)),
-        (SampleFilter(preset="drifting"), lambda row: bool(row.drift_tokens)),
-        (
-            SampleFilter(preset="waiting"),
-            lambda row: row.state == "tokenized" and row.usability in ("usable", "resegmented"),
-        ),
-        (SampleFilter(text="P0"), lambda row: row.sample_key.startswith("p0")),
-        (SampleFilter(sort="drift"), lambda row: True),
-        (
-            SampleFilter(sort="cost", states=("answered", "tokenized")),
-            lambda row: row.state in ("answered", "tokenized"),
-        ),
-        (SampleFilter(sort="output"), lambda row: True),
-        (
-            SampleFilter(sort="latency", evidence=("streamed", "counted")),
-            lambda row: row.evidence in ("streamed", "counted"),
-        ),
-    ],
-    ids=str,
-)
-def test_pages_joined_are_the_whole_list_in_order(
-    mixed: Path, wanted: SampleFilter, keep: Callable[[SampleRow], bool], reverse: bool, limit: int
-) -> None:
+@pytest.mark.parametrize("case", CASES)
+def test_pages_joined_are_the_whole_list_in_order(mixed: Path, case: str, reverse: bool, limit: int) -> None:
+    wanted, keep = CASES[case]
     wanted = replace(wanted, reverse=reverse)
     key = KEYS[wanted.sort]
     with LedgerReader(mixed) as reader:

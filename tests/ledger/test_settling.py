@@ -83,6 +83,27 @@ def test_an_answer_without_a_cost_is_used_and_keeps_its_hold(writer: LedgerWrite
     assert (reader.rows([1])[0].cost_pico, writer.open_attempts()) == (55, [])
 
 
+def test_a_cost_that_comes_with_a_second_report_settles_the_first(writer: LedgerWriter, reader: LedgerReader) -> None:
+    queue(writer, *"ab")
+    answered, failed = send(writer, 1), send(writer, 2)
+    writer.finish([Finished(answered, answer(None, result=tokens()))])
+    writer.recover()
+    writer.finish(
+        [
+            Finished(answered, answer(40, result=tokens())),
+            Finished(failed, Failed("settled", "mid_stream", "cut", cost_pico=30, retry_at=1.0)),
+        ]
+    )
+    assert (writer.books().settled_pico, writer.books().unsettled_pico) == (70, 0)
+    assert reader.rows([1])[0].cost_pico == 40
+
+
+@pytest.mark.parametrize(("state", "cost"), [("settled", None), ("void", 5), ("unsettled", 0)])
+def test_a_failure_whose_state_and_cost_contradict_each_other_cannot_be_made(state: str, cost: int | None) -> None:
+    with pytest.raises(ValueError, match="cannot cost"):
+        Failed(state, "http_500", "boom", cost_pico=cost)  # type: ignore[arg-type]
+
+
 def test_settling_twice_is_settling_once(writer: LedgerWriter) -> None:
     queue(writer, "a")
     attempt = send(writer, 1)
