@@ -1,4 +1,4 @@
-"""Random models of the three kinds that targets have, small enough to run in milliseconds.
+"""Random models of the kinds that targets have, small enough to run in milliseconds.
 
 Their norm weights are far from one, so that a wrong or missing norm shows.
 """
@@ -7,12 +7,20 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import torch
-from transformers import AutoModelForCausalLM, DeepseekV3Config, LlamaConfig, Qwen3Config
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    DeepseekV3Config,
+    Kimi_K25Config,
+    LlamaConfig,
+    Qwen3Config,
+)
 
-Kind = Literal["llama", "qwen3", "deepseek_v3"]
+Kind = Literal["llama", "qwen3", "deepseek_v3", "kimi_k25"]
 
-KINDS: Final[tuple[Kind, ...]] = ("llama", "qwen3", "deepseek_v3")
+KINDS: Final[tuple[Kind, ...]] = ("llama", "qwen3", "deepseek_v3", "kimi_k25")
 VOCAB: Final = 512
+FIRST_IMAGE_ID: Final = VOCAB - 4
 HIDDEN: Final = 64
 LAYERS: Final = 8
 
@@ -33,6 +41,19 @@ def _config(kind: Kind) -> Any:
         return LlamaConfig(**_COMMON, num_key_value_heads=2)
     if kind == "qwen3":
         return Qwen3Config(**_COMMON, num_key_value_heads=2, head_dim=16)
+    if kind == "kimi_k25":
+        vision = {"num_hidden_layers": 1, "hidden_size": 32, "intermediate_size": 32, "num_attention_heads": 2}
+        text = _config("deepseek_v3").to_dict()
+        return Kimi_K25Config(
+            text_config=text,
+            vision_config=vision,
+            projection_hidden_size=32,
+            image_token_id=FIRST_IMAGE_ID,
+            video_token_id=VOCAB - 3,
+            vision_start_token_id=VOCAB - 2,
+            vision_end_token_id=VOCAB - 1,
+            tie_word_embeddings=False,
+        )
     return DeepseekV3Config(
         **_COMMON,
         num_key_value_heads=4,
@@ -53,7 +74,8 @@ def _config(kind: Kind) -> Any:
 def save_tiny_model(folder: Path, kind: Kind, *, dtype: Any = torch.float32, seed: int = 7) -> Path:
     """Write a random model as safetensors with its index, and return the folder."""
     torch.manual_seed(seed)
-    model = AutoModelForCausalLM.from_config(_config(kind), dtype=dtype)
+    auto = AutoModelForImageTextToText if kind == "kimi_k25" else AutoModelForCausalLM
+    model = auto.from_config(_config(kind), dtype=dtype)
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if "norm" in name:
@@ -63,9 +85,9 @@ def save_tiny_model(folder: Path, kind: Kind, *, dtype: Any = torch.float32, see
 
 
 def random_samples(lengths: tuple[int, ...], *, seed: int = 11) -> list[tuple[int, ...]]:
-    """Make token ids of the given lengths."""
+    """Make token ids of the given lengths, below the ids that stand for images."""
     generator = torch.Generator().manual_seed(seed)
-    return [tuple(torch.randint(0, VOCAB, (length,), generator=generator).tolist()) for length in lengths]
+    return [tuple(torch.randint(0, FIRST_IMAGE_ID, (length,), generator=generator).tolist()) for length in lengths]
 
 
 def streams_of_transformers(folder: Path, token_ids: tuple[int, ...], *, dtype: Any = torch.float32) -> tuple[Any, Any]:
@@ -74,7 +96,8 @@ def streams_of_transformers(folder: Path, token_ids: tuple[int, ...], *, dtype: 
     Returns:
         the residual streams entering layers 2, L//2, L-3, float [T, 3, H], and the post-norm output [T, H].
     """
-    model = AutoModelForCausalLM.from_pretrained(str(folder), dtype=dtype, local_files_only=True)
+    auto = AutoModelForImageTextToText if "kimi" in folder.name else AutoModelForCausalLM
+    model = auto.from_pretrained(str(folder), dtype=dtype, local_files_only=True)
     model.eval()
     with torch.inference_mode():
         states = model(torch.tensor([token_ids]), output_hidden_states=True).hidden_states

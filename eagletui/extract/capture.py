@@ -100,8 +100,8 @@ class Capture:
         lengths = [len(sample) for sample in samples]
         positions = torch.cat([torch.arange(length) for length in lengths])
         with ExitStack() as stack:
-            self.target.model.set_attn_implementation(attention.NAME)
-            stack.callback(self.target.model.set_attn_implementation, self.target.attention)
+            self.target.decoder.set_attn_implementation(attention.NAME)
+            stack.callback(self.target.decoder.set_attn_implementation, self.target.attention)
             extra = {"position_ids": positions[None].to(self.target.device), "segment_lengths": lengths}
             streams = self._run(torch.cat(list(samples)), extra)
         return tuple(streams.split(lengths))

@@ -17,7 +17,14 @@ from typing import Any, Final, Literal, TextIO
 import gguf
 import torch
 from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM, GgufConfig
+from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING,
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    GgufConfig,
+)
 from transformers.utils import logging as transformers_logging
 
 from eagletui.core.errors import ModelError
@@ -95,7 +102,7 @@ def load_target(
         }
     try:
         with _without_progress_bars(), _reading_gguf_once():
-            model, report = AutoModelForCausalLM.from_pretrained(
+            model, report = _auto_class(path).from_pretrained(
                 **source,
                 dtype=_torch_dtype(path, dtype, place),
                 device_map=None if place == "cpu" else {"": place},
@@ -108,6 +115,17 @@ def load_target(
     _refuse_incomplete(path, report)
     model.eval()
     return _describe(path, model, place, quantization)
+
+
+def _auto_class(path: Path) -> Any:
+    """Choose transformers' loader: models that also see images (Kimi K2.5) are not among its causal ones."""
+    if path.is_file():
+        return AutoModelForCausalLM
+    config = AutoConfig.from_pretrained(str(path), trust_remote_code=False, local_files_only=True)
+    sees_images = type(config) in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
+    if sees_images and type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+        return AutoModelForImageTextToText
+    return AutoModelForCausalLM
 
 
 def _torch_dtype(path: Path, dtype: DTypeChoice, device: str) -> Any:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from eagletui.core.errors import LockedError, ModelError, RunError
 from eagletui.extract.manifest import read_manifest, read_shard_list
 from eagletui.extract.run_features import Choices, Done, RunExtractor
 from eagletui.extract.shards import ShardReader, hash_file, shard_files
+from eagletui.extract.space import DiskSpace
 from eagletui.ledger.locks import RoleLock
 from eagletui.ledger.orders import TokensResult
 from eagletui.ledger.reader import LedgerReader
@@ -182,7 +184,7 @@ def test_the_process_follows_the_engine_and_seals_the_open_shard_on_sigterm_but_
 
 def _beat_rows(folder: RunFolder) -> int:
     with LedgerReader(folder.ledger_path) as reader:
-        return int(json.loads(reader.heartbeats()[0].detail_json).get("rows", 0))
+        return sum(json.loads(beat.detail_json).get("rows", 0) for beat in reader.heartbeats())
 
 
 def test_kill_9_loses_at_most_the_open_shard_and_doubles_nothing(
@@ -292,4 +294,48 @@ def test_a_shard_that_does_not_fill_is_sealed_after_a_while(tmp_path: Path, tiny
     finally:
         stop.set()
         thread.join(DEADLINE_S)
+    assert set(_stored(folder)) == {"s0", "s1"}
+
+
+def test_a_full_disk_pauses_the_run_s_extraction_with_an_event_and_freed_space_resumes_it(
+    tmp_path: Path, tiny_models: dict[Kind, Path]
+) -> None:
+    folder = create_run(tmp_path / "run", tiny_models["llama"])
+    answer_samples(folder, _ids(10, 20))
+    free = SimpleNamespace(f_bavail=0, f_frsize=1)
+    space = DiskSpace(tmp_path, 0, lambda _: free)  # type: ignore[arg-type, return-value]
+    stop = threading.Event()
+    choices = Choices(follow=True, space=space, seal_after_s=0.0)
+    thread = threading.Thread(target=_run_here, args=(folder, choices, stop))
+    thread.start()
+    try:
+        _until(lambda: any(kind == "disk_low" for kind, _ in _events(folder)))
+        assert _shards(folder) == 0
+        free.f_bavail = 10**9
+        _until(lambda: _shards(folder) == 1)
+        _until(lambda: any(kind == "disk_freed" for kind, _ in _events(folder)))
+    finally:
+        stop.set()
+        thread.join(DEADLINE_S)
+    assert set(_stored(folder)) == {"s0", "s1"}
+
+
+def test_an_extractor_that_must_end_while_the_disk_is_full_leaves_its_samples_waiting(
+    tmp_path: Path, tiny_models: dict[Kind, Path]
+) -> None:
+    folder = create_run(tmp_path / "run", tiny_models["llama"])
+    answer_samples(folder, _ids(10, 20))
+    full = SimpleNamespace(f_bavail=0, f_frsize=1)
+    space = DiskSpace(tmp_path, 0, lambda _: full)  # type: ignore[arg-type, return-value]
+    stop = threading.Event()
+    thread = threading.Thread(target=_run_here, args=(folder, Choices(follow=True, space=space), stop))
+    thread.start()
+    try:
+        _until(lambda: _beat_rows(folder) == 30)
+    finally:
+        stop.set()
+        thread.join(DEADLINE_S)
+    assert not thread.is_alive()
+    assert ("shard_given_up", "2 samples must be computed again.") in _events(folder)
+    assert _run_here(folder).progress.samples == 2
     assert set(_stored(folder)) == {"s0", "s1"}

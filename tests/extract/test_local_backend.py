@@ -1,0 +1,82 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from eagletui.core.features import feature_layers, sampled_mask
+from eagletui.extract.backends.local import Computed, LocalBackend
+from eagletui.extract.capture import Capture, DeviceFullError
+from eagletui.extract.shards import IdsSample
+from eagletui.models.load import load_target
+from tests.tiny_models import Kind, random_samples, save_tiny_model
+
+
+def _samples(*lengths: int) -> list[IdsSample]:
+    ids = random_samples(lengths)
+    return [IdsSample(f"s{number}", part, sampled_mask(1, len(part) - 1)) for number, part in enumerate(ids)]
+
+
+def _backend(model: Path, said: list[str]) -> LocalBackend:
+    capture = Capture(load_target(model, dtype="bfloat16", device="cpu"), feature_layers(8))
+    return LocalBackend(capture, lambda _level, kind, _message: said.append(kind))
+
+
+def _compute(backend: LocalBackend, samples: list[IdsSample]) -> list[Computed]:
+    return list(backend.compute(samples, lambda: True))
+
+
+def test_packing_waits_for_a_second_sample_to_test_it_with(tiny_models: dict[Kind, Path]) -> None:
+    said: list[str] = []
+    backend = _backend(tiny_models["llama"], said)
+    _compute(backend, _samples(20))
+    assert (backend.mode, said) == (None, [])
+    _compute(backend, _samples(20, 30))
+    assert (backend.mode, said) == ("packed", ["capture_mode"])
+
+
+def test_a_failed_self_test_falls_back_to_lone_forwards_and_says_so(
+    tiny_models: dict[Kind, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    backend = _backend(tiny_models["llama"], said)
+    plain = backend.capture._run
+
+    def as_one_sample(ids: torch.Tensor, extra: dict[str, Any]) -> torch.Tensor:
+        running = {"position_ids": torch.arange(len(ids))[None], "segment_lengths": [len(ids)]}
+        return plain(ids, running if extra else {})
+
+    monkeypatch.setattr(backend.capture, "_run", as_one_sample)
+    computed = _compute(backend, _samples(20, 30, 40))
+    assert (backend.mode, said) == ("one_by_one", ["self_test_failed"])
+    assert "median relative error" in backend.choice
+    for sample, streams, refusal in computed:
+        assert refusal is None
+        assert streams is not None
+        assert torch.equal(streams, backend.capture.one_by_one(torch.tensor(sample.token_ids)))
+
+
+def test_a_row_that_does_not_fit_is_split_and_a_sample_that_does_not_fit_is_refused(
+    tiny_models: dict[Kind, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = _backend(tiny_models["llama"], [])
+    _compute(backend, _samples(20, 30))
+    plain = backend.capture._run
+
+    def small_device(ids: torch.Tensor, extra: dict[str, Any]) -> torch.Tensor:
+        if len(ids) > 45:
+            raise DeviceFullError(f"{len(ids)} tokens do not fit into the memory of cpu at once.")
+        return plain(ids, extra)
+
+    monkeypatch.setattr(backend.capture, "_run", small_device)
+    computed = {sample.key: (streams, refusal) for sample, streams, refusal in _compute(backend, _samples(40, 30, 50))}
+    assert set(computed) == {"s0", "s1", "s2"}
+    assert computed["s2"] == (None, "50 tokens do not fit into the memory of cpu at once.")
+    assert [key for key, (streams, _) in computed.items() if streams is not None] == ["s0", "s1"]
+
+
+def test_work_ends_between_forwards_when_asked_to(tmp_path: Path) -> None:
+    backend = _backend(save_tiny_model(tmp_path / "model", "llama"), [])
+    backend.capture.budget_tokens = 20
+    answers = iter([True, False])
+    assert len(list(backend.compute(_samples(20, 20, 20), lambda: next(answers)))) == 1
