@@ -105,5 +105,7 @@ def _say(line: str) -> None:
     try:
         print(line, flush=True)
     except OSError:
-        # The terminal is gone; whatever is still buffered must not fail once more when the interpreter ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The terminal is gone; what is still buffered for it must not fail once more when the interpreter ends.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(nowhere, stream.fileno())

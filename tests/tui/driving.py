@@ -28,13 +28,13 @@ class Screens:
 
     async def settle(self) -> None:
         """Wait until nothing is left to do but waiting for time."""
+        await self._pilot.pause()
         for _ in range(8):
-            await self._pilot.pause()
             busy = [worker for worker in self.app.workers if worker.group != "poll" and not worker.is_finished]
             if not busy:
-                break
+                return
             await self.app.workers.wait_for_complete(busy)
-        await self._pilot.pause()
+            await self._pilot.pause()
 
     async def look(self) -> None:
         """Let the app read the ledger now."""

@@ -8,7 +8,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
-from eagletui.core.text import clean_block, clean_line
+from eagletui.core.text import cell_width, clean_block, clean_line
 from eagletui.tui.theme import is_ascii
 
 Piece = str | tuple[str, str]
@@ -47,27 +47,31 @@ class SafeText(Static):
 
     def __init__(self, text: str = "", *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
         super().__init__("", markup=False, id=id, classes=classes)
-        self._shown: str | Content = ""
+        self._shown = Content("")
         self._first = text
 
     def on_mount(self) -> None:
         """Paint the first text once the app is known, whose glyph set decides how it is cleaned."""
-        if self._first and not self._shown:
+        if self._first and not self._shown.plain:
             self.say(self._first)
 
     def say(self, text: str) -> None:
         """Show foreign text, over several lines where it has them."""
-        if text != self._shown:
-            self._shown = text
-            self.update(Content(clean_block(text, ascii_=is_ascii(self.app))))
+        self.show(Content(clean_block(text, ascii_=is_ascii(self.app))))
 
     def show(self, content: Content) -> None:
-        """Show content made by `styled`."""
-        if content != self._shown or not isinstance(self._shown, Content) or content.spans != self._shown.spans:
-            self._shown = content
-            self.update(content)
+        """Show content made by `styled`. The screen is laid out anew only where the text takes other room."""
+        old = self._shown
+        if content == old and content.spans == old.spans:
+            return
+        self._shown = content
+        self.update(content, layout=_room(content) != _room(old))
 
     @property
     def plain(self) -> str:
         """What is shown, without styles."""
-        return self._shown.plain if isinstance(self._shown, Content) else self._shown
+        return self._shown.plain
+
+
+def _room(content: Content) -> tuple[int, ...]:
+    return tuple(cell_width(line) for line in content.plain.split("\n"))
