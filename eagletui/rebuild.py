@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Final, Literal, NamedTuple
 
@@ -21,11 +21,12 @@ from eagletui.core.findings import Finding
 from eagletui.core.outputs import fitted
 from eagletui.ledger.filters import SampleFilter
 from eagletui.ledger.locks import RoleLock
+from eagletui.ledger.orders import TokensLabel
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_features import FeaturesReader, ShardShare
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.providers.reading import read_kept
-from eagletui.remake import Label, Recipe, Remade, Remakers, unpack
+from eagletui.remake import Recipe, Remade, Remakers, unpack
 from eagletui.run_ids import RunIds
 from eagletui.runs import RunFolder, write_config_file
 from eagletui.tokens.formats import AUTO, load_format
@@ -169,7 +170,7 @@ class _Change(NamedTuple):
     """A sample to be written, with its final label."""
 
     remade: Remade
-    label: Label
+    label: TokensLabel
 
 
 class _Spool:
@@ -332,20 +333,29 @@ def _labelled(made: Mapping[int, Remade], judgement: Judgement) -> Iterator[_Cha
     rebuilt = (one for one in made.values() if one.sample is not None)
     for one, sample in zip(rebuilt, judgement.samples, strict=True):
         final = sample.rebuilt
-        yield _Change(one, Label(final.evidence, final.usability, final.reason, final.offset, final.drift))
+        yield _Change(
+            one,
+            TokensLabel(
+                evidence=final.evidence,
+                usability=final.usability,
+                reason=final.reason,
+                offset=final.offset,
+                drift=final.drift,
+                excess=final.excess,
+                plain_excess=final.plain_excess,
+                ended=final.ended,
+            ),
+        )
 
 
 def _changes(made: Mapping[int, Remade], judgement: Judgement) -> Iterator[_Change]:
     for change in _labelled(made, judgement):
-        before = change.remade.before
-        if before is not None and change.remade.is_quarantined:
-            before = before._replace(usability=change.label.usability)
-        if change.remade.packed is not None or before != change.label:
+        if change.remade.packed is not None or change.remade.before != change.label:
             yield change
 
 
 def _moves(
-    made: Mapping[int, Remade], judgement: Judgement, of: Callable[[Label], str]
+    made: Mapping[int, Remade], judgement: Judgement, of: Callable[[TokensLabel], str]
 ) -> Mapping[tuple[str, str], int]:
     return Counter(
         ("-" if change.remade.before is None else of(change.remade.before), of(change.label))
@@ -403,21 +413,6 @@ def _store(writer: LedgerWriter, change: _Change, spool: _Spool) -> None:
     sample_id, label = change.remade.sample_id, change.label
     packed = spool.get(sample_id)
     if packed is None:
-        writer.store_label(
-            sample_id,
-            evidence=label.evidence,
-            usability=label.usability,
-            reason=label.reason,
-            offset=label.offset,
-            drift=label.drift,
-        )
-        return
-    tokens = replace(
-        unpack(packed),
-        evidence=label.evidence,
-        usability=label.usability,
-        reason=label.reason,
-        offset=label.offset,
-        drift=label.drift,
-    )
-    writer.store_tokens(sample_id, tokens)
+        writer.store_label(sample_id, label)
+    else:
+        writer.store_tokens(sample_id, replace(unpack(packed), **asdict(label)))

@@ -11,15 +11,17 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 import msgspec
 
 from eagletui.config import RunConfig
 from eagletui.core.drift import Cause, Split
 from eagletui.core.errors import EagleError, RunError
+from eagletui.core.fidelity import Usability
 from eagletui.core.text import clean_line
-from eagletui.ledger.orders import TokensResult
+from eagletui.ledger.codecs import pack_bytes, unpack_bytes
+from eagletui.ledger.orders import TokensLabel, TokensResult
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_samples import StoredTokens, ToRebuild
 from eagletui.providers.reading import read_kept
@@ -36,14 +38,8 @@ ALONE: Final = 400
 """Up to so many samples are rebuilt in this process: starting others takes longer."""
 
 
-class Label(NamedTuple):
-    """What is said of stored ids."""
-
-    evidence: str
-    usability: str
-    reason: str
-    offset: int | None
-    drift: int | None
+_encoder: Final = msgspec.msgpack.Encoder(enc_hook=list)
+"""Arrays of ids are written as lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +48,8 @@ class Remade:
 
     sample_id: int
     key: str
-    before: Label | None
+    before: TokensLabel | None
     """As stored; None for a sample without ids."""
-    is_quarantined: bool
     sample: Sample | None
     """What its final label depends on, without the ids and texts. None when it could not be rebuilt."""
     ids_changed: bool = False
@@ -105,9 +100,6 @@ def remake(item: ToRebuild, ids: RunIds, cause: Cause | None) -> Remade:
         cause: the named constant of its endpoint; None without one.
     """
     row, old = item.row, item.tokens
-    before = None
-    if old is not None:
-        before = Label(old.evidence, row.usability or "", old.reason, row.offset_tokens, row.drift_tokens)
     endpoint = row.endpoint or ""
     try:
         reply = read_kept(item.reply.encoding, item.reply.body)
@@ -116,13 +108,14 @@ def remake(item: ToRebuild, ids: RunIds, cause: Cause | None) -> Remade:
             rebuilt = ids.rebuild(reply, item.prompt, row.dataset, endpoint, offset=cause.offset)
     except EagleError as error:
         trouble = clean_line(str(error), 300)
-        return Remade(row.id, row.sample_key, before, row.state == "quarantined", None, trouble=trouble)
+        return Remade(row.id, row.sample_key, item.label, None, trouble=trouble)
     # An endpoint is judged by what its answers show with nothing undone.
     rebuilt = replace(rebuilt, plain_excess=plain.plain_excess)
     asked_at = item.reply.received_at - (row.latency_s or 0.0)
     result = as_stored(rebuilt, reply, ids.prompt_ids(item.prompt, asked_at))
     if old is not None and old.evidence == "inferred" and not rebuilt.proved and old.raw == rebuilt.raw:
-        rebuilt, result = _as_inferred(rebuilt, result, old, row.usability or rebuilt.usability)
+        assert item.label is not None
+        rebuilt, result = _as_inferred(rebuilt, result, old, item.label)
     ids_changed = old is None or not (
         _same(old.prompt_ids, result.prompt_ids) and _same(old.output_ids, result.output_ids)
     )
@@ -136,17 +129,16 @@ def remake(item: ToRebuild, ids: RunIds, cause: Cause | None) -> Remade:
     return Remade(
         sample_id=row.id,
         key=row.sample_key,
-        before=before,
-        is_quarantined=row.state == "quarantined",
+        before=item.label,
         sample=Sample(row.sample_key, endpoint, reply.model, reply.finish_reason, split, light),
         ids_changed=ids_changed,
-        packed=None if is_stored else msgspec.msgpack.encode(result),
+        packed=None if is_stored else pack_bytes(_encoder.encode(result)),
     )
 
 
 def unpack(packed: bytes) -> TokensResult:
     """Undo what `Remade.packed` is."""
-    return msgspec.msgpack.decode(packed, type=TokensResult)
+    return msgspec.msgpack.decode(unpack_bytes(packed), type=TokensResult)
 
 
 class Remakers:
@@ -243,27 +235,21 @@ def _remake_part(part: _Part) -> list[Remade]:
 
 
 def _as_inferred(
-    rebuilt: Rebuilt, result: TokensResult, old: StoredTokens, usability: str
+    rebuilt: Rebuilt, result: TokensResult, old: StoredTokens, label: TokensLabel
 ) -> tuple[Rebuilt, TokensResult]:
     """Keep the ids that a target model chose: rebuilding the same text has nothing better."""
     kept = None if old.output_ids is None else tuple(old.output_ids)
-    counted = None if kept is None else len(kept)
-    drift = None
-    if rebuilt.billed is not None and counted is not None:
-        drift = rebuilt.billed - counted - (rebuilt.offset or 0)
-    result = replace(
-        result,
-        output_ids=kept,
-        spans=old.spans,
-        counted=counted,
+    result = replace(result, output_ids=kept, spans=old.spans, counted=None, tail_trimmed=old.tail_trimmed)
+    rebuilt = replace(
+        rebuilt,
         evidence="inferred",
-        usability=usability,
-        reason=old.reason,
-        drift=drift,
-        tail_trimmed=old.tail_trimmed,
+        usability=cast(Usability, label.usability),
+        reason=label.reason,
+        offset=label.offset,
+        drift=label.drift,
+        excess=label.excess,
     )
-    label = replace(rebuilt, evidence="inferred", reason=old.reason, counted=counted, drift=drift)
-    return label, result
+    return rebuilt, result
 
 
 def _same(stored: "array[int] | None", made: Sequence[int] | None) -> bool:

@@ -105,4 +105,7 @@ def as_stored(rebuilt: Rebuilt, reply: Reply, rendered: Sequence[int] | None) ->
         offset=rebuilt.offset,
         drift=rebuilt.drift,
         tail_trimmed=rebuilt.tail_trimmed,
+        excess=rebuilt.excess,
+        plain_excess=rebuilt.plain_excess,
+        ended=rebuilt.ended,
     )

@@ -91,6 +91,20 @@ class TokensResult:
 
 
 @dataclass(frozen=True, slots=True)
+class TokensLabel:
+    """What is said of stored ids; the fields are those of `TokensResult`."""
+
+    evidence: str
+    usability: str
+    reason: str
+    offset: int | None
+    drift: int | None
+    excess: int | None
+    plain_excess: int | None
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Answered:
     """A reply arrived and is kept."""
 

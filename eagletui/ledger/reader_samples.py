@@ -10,6 +10,7 @@ from eagletui.core.chat import Prompt, until_turn
 from eagletui.core.tokdiff import Span
 from eagletui.ledger.codecs import unpack_bytes, unpack_ids, unpack_prompt, unpack_spans, unpack_text
 from eagletui.ledger.filters import SORT_KEYS, SampleFilter, alternatives, order, where
+from eagletui.ledger.orders import TokensLabel
 from eagletui.ledger.reader_base import Reader
 from eagletui.ledger.rows import AttemptRow, Encoding, SampleRow, columns
 from eagletui.ledger.triggers import TRAINABLE
@@ -106,6 +107,8 @@ class ToRebuild:
     prompt: Prompt
     reply: StoredReply
     tokens: StoredTokens | None
+    label: TokensLabel | None
+    """As it is without a quarantine; None where there are no tokens."""
 
 
 class SamplesReader(Reader):
@@ -240,16 +243,20 @@ class SamplesReader(Reader):
         """List samples that hold an answer, by id, with the kept reply and the stored ids."""
         with self._transactions.reading() as connection:
             rows = connection.execute(
-                f"""SELECT {_SAMPLE_COLUMNS}, prompts.body, samples.turn {_FROM_SAMPLES}
+                f"""SELECT {_SAMPLE_COLUMNS},
+                    CASE state WHEN 'quarantined' THEN usability_before ELSE usability END,
+                    excess_tokens, plain_excess_tokens, has_end, prompts.body, samples.turn {_FROM_SAMPLES}
                 WHERE samples.answered_attempt_id IS NOT NULL AND samples.id > ? ORDER BY samples.id LIMIT ?""",
                 (after, limit),
             ).fetchall()
             found = []
             for row in rows:
-                sample = _sample_row(row[:-2])
+                sample = _sample_row(row[:-6])
                 reply = _reply(connection, sample.id)
                 if reply is not None:
-                    found.append(ToRebuild(sample, _prompt(row), reply, _tokens(connection, sample.id)))
+                    tokens = _tokens(connection, sample.id)
+                    label = None if tokens is None else _label(sample, tokens, *row[-6:-2])
+                    found.append(ToRebuild(sample, _prompt(row), reply, tokens, label))
             return found
 
 
@@ -289,6 +296,26 @@ def _prompt(row: tuple[Any, ...]) -> Prompt:
 
 def _ids(blob: bytes | None) -> "array[int] | None":
     return None if blob is None else unpack_ids(blob)
+
+
+def _label(
+    row: SampleRow,
+    tokens: StoredTokens,
+    usability: str | None,
+    excess: int | None,
+    plain_excess: int | None,
+    has_end: int,
+) -> TokensLabel:
+    return TokensLabel(
+        evidence=tokens.evidence,
+        usability=usability or "",
+        reason=tokens.reason,
+        offset=row.offset_tokens,
+        drift=row.drift_tokens,
+        excess=excess,
+        plain_excess=plain_excess,
+        ended=bool(has_end),
+    )
 
 
 def _reply(connection: sqlite3.Connection, sample_id: int) -> StoredReply | None:

@@ -4,7 +4,7 @@ import sqlite3
 
 from eagletui.core.errors import LedgerError
 from eagletui.ledger.codecs import pack_ids, pack_spans, pack_text, unpack_ids
-from eagletui.ledger.orders import TokensResult
+from eagletui.ledger.orders import TokensLabel, TokensResult
 from eagletui.ledger.writer_base import Writer
 
 
@@ -27,38 +27,35 @@ class TokensWriter(Writer):
                 raise LedgerError(f"sample {sample_id} has no answer to store ids for")
             return put_tokens(connection, sample_id, found[0], tokens, self._clock())
 
-    def store_label(
-        self,
-        sample_id: int,
-        *,
-        evidence: str,
-        usability: str,
-        reason: str,
-        offset: int | None,
-        drift: int | None,
-    ) -> None:
+    def store_label(self, sample_id: int, label: TokensLabel) -> None:
         """Label stored ids anew, because what their endpoint's counts show has changed; the ids stay.
 
         Args:
             sample_id: a tokenized sample, or a quarantined one, whose usability shows once it is released.
-            evidence: why the ids are believed.
-            usability: whether to train on them.
-            reason: why not a better rung.
-            offset: the named constant applied.
-            drift: billed - counted - offset.
+            label: all of it.
         """
-        values = (usability, usability, evidence, offset, drift, sample_id)
         with self._transactions.begin() as connection:
             connection.execute(
                 """UPDATE samples SET
-                    usability = CASE state WHEN 'quarantined' THEN usability ELSE ? END,
-                    usability_before = CASE state WHEN 'quarantined' THEN ? END,
-                    evidence = ?, offset_tokens = ?, drift_tokens = ?
-                WHERE id = ?""",
-                values,
+                    usability = CASE state WHEN 'quarantined' THEN usability ELSE :usability END,
+                    usability_before = CASE state WHEN 'quarantined' THEN :usability END,
+                    evidence = :evidence, offset_tokens = :offset, drift_tokens = :drift, excess_tokens = :excess,
+                    plain_excess_tokens = :plain_excess, has_end = :ended
+                WHERE id = :id""",
+                {
+                    "usability": label.usability,
+                    "evidence": label.evidence,
+                    "offset": label.offset,
+                    "drift": label.drift,
+                    "excess": label.excess,
+                    "plain_excess": label.plain_excess,
+                    "ended": label.ended,
+                    "id": sample_id,
+                },
             )
             connection.execute(
-                "UPDATE tokens SET evidence = ?, reason = ? WHERE sample_id = ?", (evidence, reason, sample_id)
+                "UPDATE tokens SET evidence = ?, reason = ? WHERE sample_id = ?",
+                (label.evidence, label.reason, sample_id),
             )
 
 
