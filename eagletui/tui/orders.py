@@ -50,13 +50,14 @@ async def _carry_out(app: "EagleApp", orders: Sequence[Order]) -> None:
 
 
 async def _result(app: "EagleApp", view: RunView, verb: Verb, command_id: int) -> OrderDone:
-    for _ in range(round(_APPLIED_WITHIN_S / _LOOK_EVERY_S)):
+    engine = standing.engine_of(view.snapshot)
+    is_alive = engine is not None and engine.alive
+    for _ in range(round(_APPLIED_WITHIN_S / _LOOK_EVERY_S) if is_alive else 1):
         row = await app.reader.command(command_id)
         if row is not None and row.applied_at is not None:
             return OrderDone(f"{verb}: {row.result or 'done'}", ok=bool(row.changed))
         await asyncio.sleep(_LOOK_EVERY_S)
-    engine = standing.engine_of(view.snapshot)
-    if engine is not None and engine.alive:
+    if engine is not None and is_alive:
         return OrderDone(f"{verb}: engine {engine.pid} has not taken it yet.", ok=False)
     return OrderDone(f"{verb} waits in the ledger: no engine is running. It is carried out when one starts.", ok=False)
 
@@ -78,6 +79,9 @@ def pause_or_resume(app: "EagleApp") -> None:
     if refused(app, "run.pause") or app.view is None:
         return
     snapshot = app.view.snapshot
+    if standing.is_dead(snapshot):
+        ask_start(app)
+        return
     if snapshot.run.state != "paused":
         give(app, ("pause", {"now": False}))
         return

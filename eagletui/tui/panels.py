@@ -216,7 +216,7 @@ def extraction(snapshot: Snapshot, free_bytes: int | None) -> dict[str, Pieces]:
             f" / {figures.count(wanted)} trainable    {figures.percent(figures.share(extract.samples, wanted))}",
         ),
         "shards": (f"{figures.count(extract.shards)} sealed   {figures.size(extract.bytes)}",),
-        "rows": (f"{figures.count(extract.rows)}   one a token, {row_size(snapshot)} each",),
+        "rows": (f"{figures.count(extract.rows)}   one a token{row_size(snapshot)}",),
         "lag": (lag, f"   {figures.rate(pace)} samples/s" if pace is not None else "   pace unknown"),
         "extractor": (state,),
         "disk": (f"{figures.size(free_bytes)} free", f"   {disk_forecast(snapshot)}"),
@@ -224,9 +224,9 @@ def extraction(snapshot: Snapshot, free_bytes: int | None) -> dict[str, Pieces]:
 
 
 def row_size(snapshot: Snapshot) -> str:
-    """Bytes of one row of hidden states."""
+    """Bytes of one row of hidden states, as the end of a sentence."""
     extract = snapshot.extract
-    return figures.size(extract.bytes // extract.rows) if extract.rows else "size unknown"
+    return f", {figures.size(extract.bytes // extract.rows)} each" if extract.rows else ""
 
 
 def extract_level(snapshot: Snapshot) -> Level:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 from textual.message import Message
 
@@ -14,9 +15,11 @@ from eagletui.ledger.rows import EventRow
 from eagletui.runs import RunFolder
 from eagletui.tui.messages import RunRead, RunUnreadable
 from eagletui.tui.run_view import EVENTS_KEPT, RunView
+from eagletui.tui.standing import is_dead
 
 _ATTENTION = 200
 _TICKS_S = 300
+_LOG_TAIL_BYTES = 4_096
 _RELOOK_S = 2.0
 """A run that should be moving is read this often even if nothing was written: its workers may have died."""
 
@@ -95,8 +98,20 @@ class Poller:
             events=events,
             ticks=tuple(await self._reader.ticks(end - _TICKS_S)),
             free_bytes=_free_bytes(self._folder),
+            last_words=_last_line(self._folder.log_path("engine")) if is_dead(snapshot) else "",
             read_at=now,
         )
+
+
+def _last_line(path: Path) -> str:
+    try:
+        with path.open("rb") as log:
+            log.seek(max(0, path.stat().st_size - _LOG_TAIL_BYTES))
+            lines = log.read().decode("utf-8", "replace").strip().splitlines()
+    except OSError:
+        # Without a log there are no last words.
+        return ""
+    return lines[-1] if lines else ""
 
 
 def _free_bytes(folder: RunFolder) -> int | None:

@@ -131,18 +131,20 @@ _PAUSES: Final[dict[PauseReason, tuple[str, tuple[tuple[str, str], ...], str]]] 
 }
 
 
-def banner(snapshot: Snapshot, now: float, restart: str) -> Banner | None:
+def banner(snapshot: Snapshot, now: float, restart: str, last_words: str = "") -> Banner | None:
     """Choose the line that must stay on the screen, if one must.
 
     Args:
         snapshot: the run.
         now: Unix seconds.
         restart: the command that starts the engine again.
+        last_words: the end of a dead engine's log.
     """
     run = snapshot.run
     if is_dead(snapshot):
         engine = engine_of(snapshot)
-        who = "No engine is running." if engine is None else f"The engine (pid {engine.pid}) is dead."
+        said = f": {last_words}." if last_words else "."
+        who = "No engine is running." if engine is None else f"The engine (pid {engine.pid}) is dead{said}"
         return Banner(f"{who} {finishing(snapshot)}", (("R", "start it again"),), "error", restart)
     if is_silent(snapshot, now):
         engine = engine_of(snapshot)

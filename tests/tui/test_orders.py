@@ -61,10 +61,23 @@ async def test_p_resumes_a_paused_run(busy: Built) -> None:
 
 
 async def test_an_order_that_no_engine_takes_says_so(busy: Built) -> None:
+    with busy.writer() as writer:
+        writer.set_run_state("paused", "user")
     async with opened(busy, workers=()) as screens:
+        await screens.press("X")
+        await screens.write("b3-magicoder")
+        await screens.press("enter")
+        assert pending(busy) == [("stop", {})]
+        assert "stop waits in the ledger: no engine is running." in screens.text
+
+
+async def test_p_on_a_run_without_an_engine_offers_to_start_it(busy: Built) -> None:
+    (busy.path / "logs" / "engine.log").write_text("Traceback\nValueError: \x1b[31mno good\n", encoding="utf-8")
+    async with opened(busy, workers=()) as screens:
+        assert "is dead: ValueError: no good." in screens.text
         await screens.press("p")
-        assert pending(busy) == [("pause", {"now": False})]
-        assert "pause waits in the ledger: no engine is running." in screens.text
+        assert "Start the workers" in screens.text
+        assert pending(busy) == []
 
 
 @pytest.mark.parametrize("size", [WIDE, NARROW])

@@ -91,7 +91,7 @@ class FramedScreen(Screen[None]):
         self.query_one(TopBar).show(figures)
         old = now - view.read_at > standing.LEDGER_STALE_AFTER_S
         self.set_class(old or standing.is_dead(snapshot) or standing.is_silent(snapshot, now), "-stale")
-        shown = standing.banner(snapshot, now, view.restart_command)
+        shown = standing.banner(snapshot, now, view.restart_command, view.last_words)
         banner = self.query_one("#banner", SafeText)
         banner.set_class(shown is None, "-hidden")
         if shown is not None:
