@@ -209,7 +209,7 @@ def test_a_stream_without_objects_is_refused() -> None:
 
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers(-5, 300_000) | st.floats(allow_nan=False) | st.text(max_size=5),
+    st.none() | st.booleans() | st.integers(-5, 300_000) | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
     max_leaves=6,
 )
