@@ -94,7 +94,7 @@ def _of_run(
         ExtractorWriter(folder.ledger_path) as writer,
         _shown() as shown,
     ):
-        choices = Choices(follow=False, model=model, dtype=dtype, start=shown.start, step=shown.step)
+        choices = Choices(follow=False, model=model, dtype=dtype, start=shown.start, step=shown.step, echo=shown.report)
         done = RunExtractor(folder, reader, writer, choices, threading.Event()).run()
         figures = reader.snapshot().extract
     if done.manifest is None:
@@ -112,7 +112,7 @@ def _of_run(
                 "without_prompt_ids": done.without_prompt,
                 "dtype": done.manifest.dtype,
                 "layers_entering": done.manifest.layers_entering,
-                "capture": done.capture,
+                "capture": done.manifest.capture,
                 "rows_per_s": round(done.progress.rows_per_s, 1),
             }
         )
@@ -122,7 +122,7 @@ def _of_run(
                 ("samples", f"{figures.samples:,} with features, {done.progress.samples:,} computed now"),
                 ("without", f"{counted(done.progress.refused + done.without_prompt, 'sample')} got no features"),
                 ("shards", f"{figures.shards:,}, {figures.rows:,} tokens, {bytes_text(figures.bytes)}"),
-                ("capture", f"{done.manifest.dtype}, {done.capture}"),
+                ("capture", f"{done.manifest.dtype}, {done.manifest.capture}"),
                 ("features", str(folder.features_dir)),
             ]
         )

@@ -124,6 +124,8 @@ def extract_file(
     capacity = rows_per_shard(shard_mib, target.hidden_size, target.dtype)
 
     def commit(shard: SealedShard) -> None:
+        if read_manifest(out).capture != backend.choice:
+            write_manifest(out, replace(manifest, capture=backend.choice))
         add_to_shard_list(out, ListedShard(shard.path, len(shard.samples), shard.rows, shard.bytes, shard.xxh3))
 
     with RoleLock(out, "extractor"):
@@ -139,8 +141,6 @@ def extract_file(
             for start in range(0, len(missing), WINDOW_SAMPLES):
                 gatherer.add(list(checked.samples(missing[start : start + WINDOW_SAMPLES])), sealer, lambda: True)
             gatherer.seal_open(sealer)
-        if gatherer.progress.samples:
-            write_manifest(out, replace(manifest, capture=backend.choice))
     capture.close()
     shards = read_shard_list(out)
     return Extracted(

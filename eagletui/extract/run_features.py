@@ -29,12 +29,11 @@ from eagletui.extract.manifest import (
     write_manifest,
     write_shard_list,
 )
-from eagletui.extract.sealer import Sealer
+from eagletui.extract.sealer import Report, Sealer
 from eagletui.extract.shards import SealedShard, remove_orphans
 from eagletui.extract.space import DiskSpace, require_room
 from eagletui.ledger.orders import Feature
 from eagletui.ledger.reader import LedgerReader
-from eagletui.ledger.rows import Level
 from eagletui.ledger.writer_extract import ExtractorWriter
 from eagletui.models.load import DTypeChoice, TargetModel, load_target
 from eagletui.runs import RunFolder
@@ -64,6 +63,8 @@ class Choices:
     """Told once how much waits, where nothing is followed."""
     step: Callable[[Progress], None] = lambda _: None
     """Told after each sample."""
+    echo: Report = lambda _level, _kind, _message: None
+    """Hears what goes into the ledger as events."""
     seal_after_s: float = SEAL_AFTER_S
 
 
@@ -74,7 +75,6 @@ class Done:
     progress: Progress
     without_prompt: int
     """Samples whose prompt ids are unknown."""
-    capture: str
     manifest: Manifest | None
     """None if it was stopped before the model was loaded."""
 
@@ -106,6 +106,8 @@ class RunExtractor:
         self.stop = stop
         self.phase: Phase = "starting"
         self.source = LedgerSource(reader)
+        self._manifest: Manifest | None = None
+        self._backend: LocalBackend | None = None
         self._gatherer: Gatherer | None = None
         self._sealer: Sealer | None = None
 
@@ -119,11 +121,11 @@ class RunExtractor:
         config = config_from_json(self.reader.run().config_json)
         with self._beating():
             if self.choices.follow and config.extract.when == "after" and not self._wait_for_the_end():
-                return Done(Progress(), 0, "undecided", None)
+                return Done(Progress(), 0, None)
             self.phase = "loading the model"
             target = self._load(config)
             layers = feature_layers(target.num_layers, _as_tuple(config.extract.layers))
-            manifest = self._prepare(target, describe_run(self.reader, target, layers))
+            self._manifest = self._prepare(target, describe_run(self.reader, target, layers))
             disk = self.choices.space or DiskSpace(self.folder.features_dir)
             if not self.choices.follow:
                 rows = self.source.waiting_rows()
@@ -131,6 +133,7 @@ class RunExtractor:
                 self.choices.start(self.reader.snapshot().extract.pending, rows)
             capture = Capture(target, layers)
             backend = LocalBackend(capture, self.report)
+            self._backend = backend
             capacity = rows_per_shard(config.extract.shard_mib, target.hidden_size, target.dtype)
             gatherer = Gatherer(backend, self.report, capacity, self.choices.step)
             self._gatherer = gatherer
@@ -145,12 +148,13 @@ class RunExtractor:
             self.phase = "ending"
             capture.close()
             if gatherer.progress.samples:
-                manifest = replace(describe_run(self.reader, target, layers), capture=backend.choice)
-                write_manifest(self.folder.features_dir, manifest)
-            return Done(gatherer.progress, len(self.source.without_prompt), backend.choice, manifest)
+                self._manifest = replace(describe_run(self.reader, target, layers), capture=backend.choice)
+                write_manifest(self.folder.features_dir, self._manifest)
+            return Done(gatherer.progress, len(self.source.without_prompt), self._manifest)
 
-    def report(self, level: Level, kind: str, message: str) -> None:
+    def report(self, level: Literal["info", "warn", "error"], kind: str, message: str) -> None:
         """Add an event; where even that does not fit on the disk, the log file has to do."""
+        self.choices.echo(level, kind, message)
         try:
             self.writer.event(level, "extractor", kind, message)
         except LedgerError as error:
@@ -218,6 +222,9 @@ class RunExtractor:
         return 1 + max((shard_number(shard.path) or 0 for shard in self.reader.shards()), default=-1)
 
     def _commit(self, shard: SealedShard) -> None:
+        if self._manifest is not None and self._backend is not None and self._manifest.capture != self._backend.choice:
+            self._manifest = replace(self._manifest, capture=self._backend.choice)
+            write_manifest(self.folder.features_dir, self._manifest)
         features = [
             Feature(placed.sample.sample_id, placed.position, len(placed.sample.token_ids), placed.sample.revision)
             for placed in shard.samples
