@@ -39,6 +39,7 @@ GROUPS: Final[dict[str, tuple[Command, ...]]] = {
         Command("reconstruct", "reconstruct", "rebuild exact ids from recorded API replies"),
         Command("validate", "validate", "compare recorded ids with what text alone would give"),
         Command("rebuild", "rebuild", "a run's ids again from its stored replies, for $0"),
+        Command("accept", "accept", "sign a verdict on a data set whose mismatched samples are known"),
         Command("audit", "audit", "check a tokenizer folder against an output format"),
         Command("formats", "formats", "list the output formats and how each is proved"),
     ),

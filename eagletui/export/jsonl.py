@@ -95,6 +95,7 @@ def _describe(reader: LedgerReader, census: Census, also: Sequence[str], size: i
                 "at": verdict.at,
                 "mismatched": verdict.mismatched,
                 "samples": verdict.samples,
+                **msgspec.json.decode(verdict.detail_json),
             }
             for verdict in reader.verdicts()
         ],

@@ -22,6 +22,15 @@ class CountedGroup(NamedTuple):
     example_key: str
 
 
+class EvidenceGroup(NamedTuple):
+    """Samples of a data set with the same evidence."""
+
+    evidence: str
+    samples: int
+    output_tokens: int
+    """Counted."""
+
+
 class CountsReader(Reader):
     """Reads what the checks of a run remember."""
 
@@ -38,3 +47,13 @@ class CountsReader(Reader):
                 GROUP BY endpoint, finish_reason, excess ORDER BY endpoint"""
             ).fetchall()
         return [CountedGroup(*row) for row in rows]
+
+    def evidence_of(self, dataset: str) -> list[EvidenceGroup]:
+        """Group the rebuilt samples of a data set by evidence; quarantined ones are left out."""
+        with self._transactions.reading() as connection:
+            rows = connection.execute(
+                "SELECT evidence, count(*), coalesce(sum(output_tokens), 0) FROM samples"
+                " WHERE dataset = ? AND state = 'tokenized' GROUP BY evidence ORDER BY evidence",
+                (dataset,),
+            ).fetchall()
+        return [EvidenceGroup(*row) for row in rows]

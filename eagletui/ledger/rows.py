@@ -245,6 +245,8 @@ class VerdictRow:
     accepted_by: str
     mismatched: int
     samples: int
+    detail_json: str
+    """Mismatched samples by kind, and the cost of accepting them."""
 
 
 @dataclass(frozen=True, slots=True)

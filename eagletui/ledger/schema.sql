@@ -225,7 +225,8 @@ CREATE TABLE verdicts (
     rule TEXT NOT NULL,
     accepted_by TEXT NOT NULL,
     mismatched INTEGER NOT NULL,
-    samples INTEGER NOT NULL
+    samples INTEGER NOT NULL,
+    detail_json TEXT NOT NULL DEFAULT '{}'  -- mismatched samples by kind, and the cost of accepting them
 ) STRICT;
 
 CREATE TABLE events (

@@ -226,12 +226,24 @@ class WatchWriter(Writer):
             ).fetchall()
         return Quarantined(len(rows), sum(row[0] for row in rows), bool(opened or rows))
 
-    def accept(self, dataset: str, rule: str, accepted_by: str, *, mismatched: int, samples: int) -> int:
-        """Store a person's signature under a data set and return its id."""
+    def accept(
+        self, dataset: str, rule: str, accepted_by: str, *, mismatched: int, samples: int, detail_json: str = "{}"
+    ) -> int:
+        """Store a person's signature under a data set and return its id. May be done beside a working engine.
+
+        Args:
+            dataset: its name.
+            rule: what is accepted, in the person's words.
+            accepted_by: who signs.
+            mismatched: samples that differ.
+            samples: samples looked at.
+            detail_json: by kind, and what accepting them costs.
+        """
         with self._transactions.begin() as connection:
             cursor = connection.execute(
-                "INSERT INTO verdicts (at, dataset, rule, accepted_by, mismatched, samples) VALUES (?, ?, ?, ?, ?, ?)",
-                (self._clock(), dataset, rule, accepted_by, mismatched, samples),
+                "INSERT INTO verdicts (at, dataset, rule, accepted_by, mismatched, samples, detail_json)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (self._clock(), dataset, rule, accepted_by, mismatched, samples, detail_json),
             )
         assert cursor.lastrowid is not None
         return cursor.lastrowid
