@@ -5,17 +5,16 @@ SpecForge (online) and speculators (`prepare-data`) read these lines without tok
 """
 
 import hashlib
-import os
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from eagletui.core.errors import RunError
+from eagletui.export.replacement import Replacement
 from eagletui.export.rows import Census, training_rows
 from eagletui.ledger.reader import LedgerReader
 from eagletui.runs import RunFolder
@@ -53,7 +52,7 @@ def export_jsonl(folder: RunFolder, out: Path, *, also: Sequence[str] = ()) -> E
     data, manifest = out / DATA_FILE, out / MANIFEST_FILE
     try:
         out.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with LedgerReader(folder.ledger_path) as reader, reader.moment(), _Replacement(data) as stream:
+        with LedgerReader(folder.ledger_path) as reader, reader.moment(), Replacement(data) as stream:
             digest = hashlib.sha256()
             size = 0
             for row in training_rows(reader, census, also):
@@ -66,7 +65,7 @@ def export_jsonl(folder: RunFolder, out: Path, *, also: Sequence[str] = ()) -> E
                     + (f": {_listed(census)} are left out." if census.left_out else " yet.")
                 )
             described = _describe(reader, census, also, size, digest.hexdigest())
-        with _Replacement(manifest) as stream:
+        with Replacement(manifest) as stream:
             stream.write(msgspec.json.format(msgspec.json.encode(described), indent=2) + b"\n")
     except OSError as error:
         raise RunError(f"{out} cannot be written: {error.strerror or error}.") from error
@@ -119,38 +118,3 @@ def census_object(census: Census) -> dict[str, Any]:
 
 def _listed(census: Census) -> str:
     return ", ".join(f"{samples} {reason}" for reason, samples in census.left_out.items())
-
-
-class _Replacement:
-    """A file that takes its name once it is whole and on the disk; an exception leaves what was there."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        self._stream: IO[bytes] | None = None
-
-    def __enter__(self) -> IO[bytes]:
-        self._stream = os.fdopen(os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
-        return self._stream
-
-    def __exit__(self, kind: type[BaseException] | None, *_rest: object) -> None:
-        assert self._stream is not None
-        try:
-            if kind is None:
-                self._stream.flush()
-                os.fsync(self._stream.fileno())
-            self._stream.close()
-            if kind is None:
-                os.replace(self._temporary, self._path)
-                _flush_folder(self._path.parent)
-        finally:
-            with suppress(FileNotFoundError):
-                self._temporary.unlink()
-
-
-def _flush_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -4,18 +4,17 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import torch
 
 from eagletui.core.errors import RunError
 from eagletui.core.features import sampled_mask
-from eagletui.core.text import clean_line
 from eagletui.extract.capture import Capture
+from eagletui.extract.checks import Check, Faults, Verdict, judge
 from eagletui.extract.manifest import ListedShard, Manifest, read_manifest, read_shard_list
-from eagletui.extract.replay import Comparison, compare
+from eagletui.extract.replay import compare
 from eagletui.extract.shards import Record, ShardReader, hash_file, shard_files
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_features import FeaturesReader, StoredFeature
@@ -24,63 +23,8 @@ from eagletui.models.load import TargetModel, load_target
 COMPARED_SAMPLES: Final = 16
 """Samples that a fresh forward is run over, spread over the shards."""
 
-AGREEMENT: Final = 0.98
-"""Share of rows whose most likely next token must be the same from stored and from fresh states."""
-
-CHANCE: Final = 0.05
-"""Below this share of sampled tokens that are also the most likely ones, the ids are hardly this model's own."""
-
-_SHOWN: Final = 3
 _SEED: Final = 7
 _TORCH_TYPES: Final = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One question and its answer."""
-
-    name: str
-    ok: bool
-    level: Literal["error", "warn"]
-    """An `error` that is not ok makes the folder bad; a `warn` only asks for a look."""
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """Everything that was checked."""
-
-    checks: tuple[Check, ...]
-    samples: int
-    rows: int
-    shards: int
-    compared: int
-    """Samples that a fresh forward was run over."""
-
-    @property
-    def ok(self) -> bool:
-        """No check of level error failed."""
-        return all(check.ok or check.level == "warn" for check in self.checks)
-
-
-@dataclass(slots=True)
-class _Faults:
-    """Faults of one kind, the first few in words."""
-
-    name: str
-    fine: str
-    level: Literal["error", "warn"] = "error"
-    shown: list[str] = field(default_factory=list)
-    count: int = 0
-
-    def add(self, text: str) -> None:
-        self.count += 1
-        if len(self.shown) < _SHOWN:
-            self.shown.append(clean_line(text, 300))
-
-    def check(self) -> Check:
-        rest = f" and {self.count - len(self.shown)} more" if self.count > len(self.shown) else ""
-        return Check(self.name, not self.count, self.level, "; ".join(self.shown) + rest if self.count else self.fine)
 
 
 def features_folder(given: Path) -> Path:
@@ -142,12 +86,12 @@ class _Reading:
         self.ledger: FeaturesReader | None = None
         self.chosen: list[Record] = []
         self.seen: Counter[str] = Counter()
-        self._files = _Faults("files", "every listed shard has its size and hash, and no other is there")
-        self._layout = _Faults("layout", "offsets, shapes and types fit together and to the manifest")
-        self._ids = _Faults("ids", "ids lie in the vocabulary, masks are 0 or 1, no sample is there twice")
-        self._values = _Faults("values", "all states are finite and no row is zero")
-        self._ledger = _Faults("ledger", "ids and masks are those of the ledger")
-        self._stale = _Faults("stale", "no sample has got other ids since", level="warn")
+        self._files = Faults("files", "every listed shard has its size and hash, and no other is there")
+        self._layout = Faults("layout", "offsets, shapes and types fit together and to the manifest")
+        self._ids = Faults("ids", "ids lie in the vocabulary, masks are 0 or 1, no sample is there twice")
+        self._values = Faults("values", "all states are finite and no row is zero")
+        self._ledger = Faults("ledger", "ids and masks are those of the ledger")
+        self._stale = Faults("stale", "no sample has got other ids since", level="warn")
 
     def read(self, shard: ListedShard, picked: set[int]) -> None:
         """Read one shard; keep the samples at the picked positions."""
@@ -271,7 +215,7 @@ def _against_model(manifest: Manifest, target: TargetModel, chosen: list[Record]
     capture = Capture(target, manifest.layers)
     compared = [compare(capture, record) for record in fitting]
     capture.close()
-    yield from _judge(compared)
+    yield from judge(compared)
 
 
 def _check_conventions(manifest: Manifest) -> Check:
@@ -284,26 +228,3 @@ def _check_conventions(manifest: Manifest) -> Check:
             f"{list(manifest.layers_output)}; expected 'pre' and layer outputs one below the inputs"
         )
     return Check("conventions", fine, "error", detail)
-
-
-def _judge(compared: list[Comparison]) -> Iterator[Check]:
-    if not compared:
-        yield Check("streams", False, "error", "no sample could be compared with the model")
-        return
-    streams = _Faults("streams", "")
-    for comparison in compared:
-        if comparison.fault is not None:
-            streams.add(f"{comparison.key}: {comparison.fault}")
-    worst = max(comparison.worst_error for comparison in compared)
-    streams.fine = f"{len(compared)} samples equal a fresh forward, worst relative error of a row {worst:.1e}"
-    yield streams.check()
-    rows = sum(comparison.rows for comparison in compared)
-    share = sum(comparison.agreeing for comparison in compared) / rows
-    detail = f"the head over the stored last stream gives the model's own next token on {share:.1%} of {rows} rows"
-    yield Check("head", share >= AGREEMENT, "error", detail)
-    sampled = sum(comparison.sampled for comparison in compared)
-    top1 = sum(comparison.top1 for comparison in compared) / max(1, sampled)
-    detail = f"{top1:.1%} of {sampled} sampled tokens are the model's most likely ones"
-    if top1 < CHANCE:
-        detail += ": hardly this model's answers, or sampled very hot"
-    yield Check("sampled", top1 >= CHANCE, "warn", detail)

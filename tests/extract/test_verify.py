@@ -13,9 +13,10 @@ from safetensors.torch import save_file
 from eagletui.cli.app import main
 from eagletui.core.features import feature_layers
 from eagletui.extract.capture import Capture
+from eagletui.extract.checks import Verdict
 from eagletui.extract.manifest import ListedShard, read_manifest, read_shard_list, write_manifest, write_shard_list
 from eagletui.extract.shards import hash_file
-from eagletui.extract.verify import Verdict, features_folder, verify
+from eagletui.extract.verify import features_folder, verify
 from eagletui.ledger.orders import TokensResult
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer import LedgerWriter
