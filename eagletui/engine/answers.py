@@ -5,12 +5,13 @@ import random
 from array import array
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 import msgspec
 
 from eagletui.config import RunConfig
+from eagletui.core.drift import Verdict, relabel
 from eagletui.core.errors import EagleError
 from eagletui.core.outputs import LossProfile, OutputFormat
 from eagletui.core.reply import Reply
@@ -50,20 +51,31 @@ class Judged:
     """None when rebuilding failed; `trouble` says why."""
     tokens: TokensResult | None
     """The same for the ledger."""
-    offset: int | None
-    """The constant it was rebuilt with."""
+    verdict: Verdict
+    """What was known of the endpoint then."""
     trouble: str = ""
 
 
 class AnswerDesk:
     """Renders prompts and rebuilds answers in a thread of its own."""
 
-    def __init__(self, config: RunConfig, tokenizer: Tokenizer, fmt: OutputFormat, profile: LossProfile) -> None:
-        """Take what a run's answers are rebuilt with."""
+    def __init__(
+        self, config: RunConfig, tokenizer: Tokenizer, fmt: OutputFormat, profile: LossProfile, *, doubted: bool = False
+    ) -> None:
+        """Take what a run's answers are rebuilt with.
+
+        Args:
+            config: of the run.
+            tokenizer: the target model's.
+            fmt: how the family writes.
+            profile: what the server strips.
+            doubted: the format does not fit the tokenizer, so no count proves anything.
+        """
         self._config = config
         self._tokenizer = tokenizer
         self._format = fmt
         self._profile = profile
+        self._doubted = doubted
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="answers")
         self.waiting = 0
         """Replies received and not judged yet."""
@@ -72,20 +84,20 @@ class AnswerDesk:
         """Render prompts."""
         return await self._compute(lambda: [self._prepare(sample) for sample in samples])
 
-    async def judge(self, raw: RawReply, ready: ReadySample, offset: int | None) -> Judged:
+    async def judge(self, raw: RawReply, ready: ReadySample, verdict: Verdict) -> Judged:
         """Parse a body and rebuild its ids.
 
         Args:
             raw: as received.
             ready: the sample it answers.
-            offset: the endpoint's accepted constant between counted and billed tokens.
+            verdict: what the endpoint's earlier answers say.
 
         Raises:
             ProviderFailure: the reply hides a failure.
         """
         self.waiting += 1
         try:
-            return await self._compute(lambda: self._judge(raw, ready, offset))
+            return await self._compute(lambda: self._judge(raw, ready, verdict))
         finally:
             self.waiting -= 1
 
@@ -120,7 +132,7 @@ class AnswerDesk:
             max_tokens=section.max_tokens,
         )
 
-    def _judge(self, raw: RawReply, ready: ReadySample, offset: int | None) -> Judged:
+    def _judge(self, raw: RawReply, ready: ReadySample, verdict: Verdict) -> Judged:
         reply = read_reply(raw)
         try:
             rebuilt = rebuild(
@@ -129,13 +141,13 @@ class AnswerDesk:
                 self._format,
                 self._profile,
                 max_tokens=ready.max_tokens,
-                offset=offset,
+                offset=None if verdict.cause is None else verdict.cause.offset,
                 prompt=ready.sample.prompt,
                 thinking=asked_thinking(self._format, self._switches(ready.sampling)),
             )
         except EagleError as error:
-            return Judged(reply, None, None, offset, clean_line(str(error), 300))
-        return Judged(reply, rebuilt, _tokens(rebuilt, ready), offset)
+            return Judged(reply, None, None, verdict, clean_line(str(error), 300))
+        return Judged(reply, rebuilt, _tokens(labelled(rebuilt, reply, verdict, doubted=self._doubted), ready), verdict)
 
     def _switches(self, sampling: Sampling) -> dict[str, object]:
         """What the request says about thinking, as `asked_thinking` reads it."""
@@ -145,6 +157,21 @@ class AnswerDesk:
         elif sampling.reasoning != "default":
             said["reasoning"] = {"effort": sampling.reasoning}
         return said
+
+
+def labelled(rebuilt: Rebuilt, reply: Reply, verdict: Verdict, *, doubted: bool) -> Rebuilt:
+    """Take back a label that rests on a count or a format that is not to be trusted."""
+    finish_reason = reply.finish_reason if rebuilt.ended else None
+    evidence = relabel(rebuilt.evidence, rebuilt.excess, finish_reason, verdict)
+    if doubted and (evidence == "counted" or rebuilt.leans_on_format):
+        evidence = "conflict"
+    if evidence == rebuilt.evidence:
+        return rebuilt
+    reason = "A finding doubts the format." if doubted else "The endpoint's counts show an unexplained constant."
+    usability = rebuilt.usability
+    if usability == "usable":
+        usability = "text_suspect" if doubted else "resegmented"
+    return replace(rebuilt, evidence=evidence, reason=reason, usability=usability)
 
 
 def _tokens(rebuilt: Rebuilt, ready: ReadySample) -> TokensResult:

@@ -1,6 +1,6 @@
 """Upper bounds: how many prompt tokens a request can be billed, and what it can cost at most."""
 
-from eagletui.core.money import PROMPT_MARGIN_PER_MILLE, Price, hold_bound, prompt_bound
+from eagletui.core.money import PROMPT_EXTRA_TOKENS, PROMPT_MARGIN_PER_MILLE, Price, hold_bound, prompt_bound
 
 
 class PromptBounds:
@@ -20,9 +20,9 @@ class PromptBounds:
         return prompt_bound(counted, max(PROMPT_MARGIN_PER_MILLE, self._per_mille.get(endpoint, 0)))
 
     def learn(self, endpoint: str, counted: int, billed: int | None) -> None:
-        """Remember the largest ratio of billed to counted prompt tokens."""
+        """Remember the largest ratio of billed to counted prompt tokens, beyond what `PROMPT_EXTRA_TOKENS` covers."""
         if billed is not None and counted > 0:
-            ratio = -(-billed * 1000 // counted)
+            ratio = -(-(billed - PROMPT_EXTRA_TOKENS) * 1000 // counted)
             self._per_mille[endpoint] = max(self._per_mille.get(endpoint, 0), ratio)
 
     def hold(self, endpoint: str, counted: int, max_tokens: int, price: Price) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from eagletui.core.drift import Verdict
 from eagletui.engine.answers import AnswerDesk, Judged, ReadySample
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.pace import Manner, Pace, backoff_s
@@ -85,8 +86,8 @@ class Dispatcher:
     """Called once per flight, before its end is on disk."""
     crashed: Callable[[BaseException], None]
     """Called when a flight ends in a fault of this program; its hold stays for the next start to settle."""
-    offset_of: Callable[[str], int | None]
-    """The accepted constant of an endpoint, by tag."""
+    verdict_of: Callable[[str], Verdict]
+    """What the answers of an endpoint say so far, by tag."""
     clock: Callable[[], float] = time.time
     flights: dict[int, Flight] = field(default_factory=dict)
     """By attempt id."""
@@ -116,7 +117,7 @@ class Dispatcher:
         failure: ProviderFailure | None = None
         try:
             raw = await self._receive(flight)
-            judged = await self.desk.judge(raw, flight.ready, self.offset_of(flight.endpoint.tag))
+            judged = await self.desk.judge(raw, flight.ready, self.verdict_of(flight.endpoint.tag))
         except ProviderFailure as error:
             failure = error
         except asyncio.CancelledError:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from eagletui.config import CheckSection
+from eagletui.core.drift import Verdict
 from eagletui.core.findings import Finding
 from eagletui.core.money import format_usd
 from eagletui.engine.budget import PromptBounds
@@ -14,7 +15,7 @@ from eagletui.engine.dispatch import Landing
 from eagletui.engine.gates import Gates
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.pace import Pace
-from eagletui.engine.watch import Review, Watch, write_review
+from eagletui.engine.watch import Review, Watch, labels_alike, write_finding, write_review
 from eagletui.ledger.orders import Finished, Overrun
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.providers.base import ProviderFailure
@@ -26,8 +27,8 @@ BREAKER_S: Final = 60.0
 
 class _Judgement(NamedTuple):
     endpoint: str
-    offset: int | None
-    """The constant the ids were judged with."""
+    verdict: Verdict
+    """In force when the answer was labelled."""
 
 
 @dataclass(slots=True)
@@ -40,15 +41,20 @@ class Lessons:
     check: CheckSection
     watch: Watch
     bounds: PromptBounds
-    offsets: dict[str, int | None]
-    """The accepted constant of each endpoint."""
     avoid: dict[int, str] = field(default_factory=dict)
     """By sample id: the endpoint that failed it last."""
     _judged: dict[int, _Judgement] = field(default_factory=dict)
     _stale: set[str] = field(default_factory=set)
-    """Endpoints with samples on disk that were judged before their constant was accepted."""
+    """Endpoints with samples on disk that were labelled before the verdict in force."""
     _failures_in_a_row: int = 0
     _answered_at: float = field(default_factory=time.monotonic)
+
+    async def doubt_format(self, findings: Sequence[Finding]) -> None:
+        """Record what does not fit between format and tokenizer; a new fault pauses before anything is bought."""
+        for finding in findings:
+            is_new = await self.ledger.do(partial(write_finding, finding))
+            if is_new and self.check.on_breach != "warn":
+                self.gates.want_pause("check", f"{finding.sentence}. {finding.action}")
 
     def landed(self, landing: Landing) -> None:
         """Learn from the end of a request."""
@@ -67,7 +73,7 @@ class Lessons:
         """Learn from rows that are on disk."""
         for finished in batch:
             judged = self._judged.pop(finished.attempt_id, None)
-            if judged is not None and judged.offset != self.offsets.get(judged.endpoint):
+            if judged is not None and not labels_alike(judged.verdict, self.watch.verdict(judged.endpoint)):
                 self._stale.add(judged.endpoint)
         self.overcharged(overruns)
 
@@ -85,7 +91,6 @@ class Lessons:
         stale, self._stale = self._stale, set()
         for review in self.watch.review(stale):
             await self.ledger.do(partial(_write_review, review))
-            self.offsets[review.endpoint] = None if review.cause is None else review.cause.offset
             for breach in review.breaches:
                 await self._breached(review.endpoint, breach)
 
@@ -98,7 +103,7 @@ class Lessons:
             self.bounds.learn(tag, flight.ready.prompt_tokens, judged.reply.usage.prompt_tokens)
         if judged.rebuilt is not None:
             self.watch.see(tag, flight.ready.sample.key, judged.reply, judged.rebuilt)
-            self._judged[flight.attempt_id] = _Judgement(tag, judged.offset)
+            self._judged[flight.attempt_id] = _Judgement(tag, judged.verdict)
 
     def _note_failure(self, failure: ProviderFailure) -> None:
         self._failures_in_a_row += 1
@@ -129,6 +134,9 @@ def _close_endpoint(endpoint: str, writer: LedgerWriter) -> None:
 
 def _write_review(review: Review, writer: LedgerWriter) -> None:
     relabelled = write_review(writer, review)
-    if review.cause_changed:
-        named = f"offset {review.cause.offset} ({review.cause.name})" if review.cause else "no offset"
-        writer.event("info", "engine", "offset", f"{review.endpoint}: {named}; {relabelled} samples are relabelled.")
+    if relabelled:
+        cause = review.verdict.cause
+        named = f"offset {cause.offset} ({cause.name})" if cause else "no offset"
+        trusted = "" if review.verdict.trusted else ", its counts are not trusted"
+        message = f"{review.endpoint}: {named}{trusted}; {relabelled} samples are labelled again."
+        writer.event("info", "engine", "offset", message)

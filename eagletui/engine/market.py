@@ -20,6 +20,7 @@ class Market:
     """What can be bought where."""
 
     stream: Literal["auto", "always", "never"]
+    spread: Literal["best", "even"] = "best"
     endpoints: dict[str, Endpoint] = field(default_factory=dict)
     """By tag, at the accepted price."""
     manners: dict[str, Manner] = field(default_factory=dict)
@@ -49,6 +50,8 @@ class Market:
 
     def weights(self) -> dict[str, float]:
         """Weigh the endpoints that are on offer."""
+        if self.spread == "even":
+            return dict.fromkeys(self.offered, 1.0)
         return spread([(tag, self.manners[tag].rung, _one_price(self.endpoints[tag].price)) for tag in self.offered])
 
     def _put(self, endpoint: Endpoint) -> None:

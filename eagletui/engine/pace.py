@@ -115,13 +115,14 @@ class Lane:
     cut_at: float = 0.0
     fault_at: float = -FAULT_PAUSE_S
     unreachable: int = 0
-    """Refused connections in a row."""
+    """Refused connections in a row; one request at a time looks whether the endpoint is back."""
     credit: float = 0.0
     """Smooth weighted round robin: who has waited longest for its share."""
 
     def is_open(self, now: float) -> bool:
         """Tell whether one more request may go here."""
-        return self.offered and not self.quarantined and now >= self.blocked_until and self.in_flight < int(self.limit)
+        limit = 1 if self.unreachable else int(self.limit)
+        return self.offered and not self.quarantined and now >= self.blocked_until and self.in_flight < limit
 
 
 class Pace:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from eagletui.config import RunConfig
 from eagletui.core.errors import ConfigError
+from eagletui.core.findings import Finding
 from eagletui.core.lifecycle import FINISHED_RUNS
 from eagletui.engine import market
 from eagletui.engine.admission import Admissions
@@ -53,6 +54,7 @@ class Runner:
         desk: AnswerDesk,
         offered: Market,
         run: RunRow,
+        doubts: Sequence[Finding],
         *,
         exit_when_paused: bool,
     ) -> None:
@@ -66,6 +68,7 @@ class Runner:
             desk: with the run's tokenizer and format.
             offered: endpoints and prices as just fetched.
             run: the run's row.
+            doubts: what does not fit between format and tokenizer.
             exit_when_paused: end with code 3 once paused and nothing is in flight.
         """
         self._folder = folder
@@ -73,17 +76,16 @@ class Runner:
         self._ledger = ledger
         self._desk = desk
         self._market = offered
+        self._doubts = doubts
         self._exit_when_paused = exit_when_paused
         self._reader = LedgerReader(folder.ledger_path)
         self._pace = Pace(offered.weights(), run.max_in_flight)
         self._gates = Gates(ledger, run.state, run.pause_reason)
         self._filing = Filing(ledger, self._filed)
-        offsets: dict[str, int | None] = {}
         for row in self._reader.endpoints():
-            offsets[row.tag] = row.offset_tokens
             if row.tag in self._pace.lanes:
                 self._pace.lanes[row.tag].quarantined = row.state == "quarantined"
-        watch = Watch(config.check)
+        watch = Watch(config.check, doubted=bool(doubts))
         with CountsReader(folder.ledger_path) as counts:
             watch.restore(counts.counted_groups())
         self._lessons = Lessons(
@@ -93,7 +95,6 @@ class Runner:
             check=config.check,
             watch=watch,
             bounds=PromptBounds(),
-            offsets=offsets,
         )
         self._dispatcher = Dispatcher(
             provider=provider,
@@ -104,7 +105,7 @@ class Runner:
             retry=RetryRule(config.run.seed, config.pace.max_attempts),
             landed=self._landed,
             crashed=self._crashed,
-            offset_of=offsets.get,
+            verdict_of=watch.verdict,
         )
         self._admissions = Admissions(
             ledger=ledger,
@@ -154,6 +155,7 @@ class Runner:
         """Work until the run ends, pauses (with `exit_when_paused`) or is interrupted; return the exit code."""
         self._settler.add(self._reader.open_attempts())
         await self._open()
+        await self._lessons.doubt_format(self._doubts)
         await self._ledger.do(lambda writer: writer.beat("engine", ready=True, detail=self._detail()))
         tasks = [
             self._spawn(self._filing.run()),

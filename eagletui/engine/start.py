@@ -3,10 +3,11 @@
 import asyncio
 import logging
 import signal
+from functools import partial
 from typing import Final
 
 from eagletui.config import RunConfig, load_config
-from eagletui.core.errors import ProviderError, RunError
+from eagletui.core.errors import EagleError, ProviderError, RunError
 from eagletui.engine import market
 from eagletui.engine.answers import AnswerDesk
 from eagletui.engine.connect import connect
@@ -19,6 +20,7 @@ from eagletui.ledger.writer import LedgerWriter
 from eagletui.providers.base import Endpoint, KeyStatus, Provider, ProviderFailure
 from eagletui.runs import RunFolder
 from eagletui.tokens.formats import AUTO, load_format, load_profile
+from eagletui.tokens.judge import fit_findings
 from eagletui.tokens.load import load_tokenizer
 from eagletui.tokens.profiles import UNTOUCHED
 
@@ -43,23 +45,33 @@ async def serve(folder: RunFolder, *, exit_when_paused: bool) -> int:
         log.info("recovered: %s", recovery)
         tokenizer = load_tokenizer(folder.tokenizer_dir)
         profile = load_profile(UNTOUCHED if config.model.profile == AUTO else config.model.profile)
-        desk = AnswerDesk(config, tokenizer, load_format(config.model.format), profile)
+        fmt = load_format(config.model.format)
+        doubts = fit_findings(tokenizer, fmt, 0, None)
+        desk = AnswerDesk(config, tokenizer, fmt, profile, doubted=bool(doubts))
         provider = connect(config, folder)
-        offered = Market(config.pace.stream)
+        offered = Market(config.pace.stream, config.pace.spread)
         offered.take(await _reach(provider))
         await ledger.do(lambda writer: market.record(writer, offered.offered))
         run = await _take_stock(config, provider, ledger, tokenizer.hash)
-        runner = Runner(folder, config, provider, ledger, desk, offered, run, exit_when_paused=exit_when_paused)
+        runner = Runner(folder, config, provider, ledger, desk, offered, run, doubts, exit_when_paused=exit_when_paused)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, runner.signalled)
         return await runner.run()
+    except EagleError as error:
+        await ledger.do(partial(_write_end, str(error)))
+        raise
     finally:
         if provider is not None:
             await provider.aclose()
         if desk is not None:
             desk.close()
         ledger.close()
+
+
+def _write_end(message: str, writer: LedgerWriter) -> None:
+    writer.event("error", "engine", "ended", message)
+    writer.stop_beat("engine")
 
 
 def _recover(writer: LedgerWriter) -> Recovery:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from eagletui.config import CheckSection
-from eagletui.core.drift import LEAST_SAMPLES, Cause, EndpointCounts, Split, Verdict, judge
+from eagletui.core.drift import LEAST_SAMPLES, EndpointCounts, Split, Verdict, judge
 from eagletui.core.fidelity import PROVED
 from eagletui.core.findings import Finding, endpoint_findings
 from eagletui.core.reply import Reply
@@ -53,9 +53,9 @@ class Review:
     """What changed at one endpoint."""
 
     endpoint: str
-    cause: Cause | None
-    """The named constant in force now."""
-    cause_changed: bool
+    verdict: Verdict
+    """In force now."""
+    relabels: bool
     """Labels on disk must be made again."""
     findings: tuple[Finding, ...]
     """Open ones."""
@@ -66,9 +66,15 @@ class Review:
 class Watch:
     """Keeps the tallies of a run."""
 
-    def __init__(self, check: CheckSection) -> None:
-        """Start with nothing seen."""
+    def __init__(self, check: CheckSection, *, doubted: bool = False) -> None:
+        """Start with nothing seen.
+
+        Args:
+            check: limits of the config.
+            doubted: the format does not fit the tokenizer, so no verdict may make a count count again.
+        """
         self._check = check
+        self._doubted = doubted
         self._tallies: dict[str, Tally] = {}
         self._touched: set[str] = set()
         self._raised: set[tuple[str, str]] = set()
@@ -89,6 +95,11 @@ class Watch:
             tally.verdict = judge(EndpointCounts(tally.counts))
             tally.findings = self._findings(endpoint, tally)
             self._raised |= {(finding.kind, endpoint) for finding in tally.findings}
+
+    def verdict(self, endpoint: str) -> Verdict:
+        """Return what an endpoint's answers said at the last review."""
+        tally = self._tallies.get(endpoint)
+        return Verdict() if tally is None else tally.verdict
 
     def see(self, endpoint: str, sample_key: str, reply: Reply, rebuilt: Rebuilt) -> None:
         """Count one answer."""
@@ -114,7 +125,7 @@ class Watch:
 
     def _review(self, endpoint: str, tally: Tally, is_stale: bool) -> Review | None:
         verdict = judge(EndpointCounts(tally.counts))
-        changed = is_stale or verdict.cause != tally.verdict.cause
+        changed = is_stale or not labels_alike(verdict, tally.verdict)
         tally.verdict = verdict
         findings = self._findings(endpoint, tally)
         if not changed and findings == tally.findings:
@@ -124,7 +135,7 @@ class Watch:
         self._raised -= {known for known in self._raised if known[1] == endpoint and known not in standing}
         breaches = tuple(finding for finding in findings if (finding.kind, endpoint) not in self._raised)
         self._raised |= standing
-        return Review(endpoint, verdict.cause, changed, findings, breaches)
+        return Review(endpoint, verdict, changed and not self._doubted, findings, breaches)
 
     def _findings(self, endpoint: str, tally: Tally) -> tuple[Finding, ...]:
         found = endpoint_findings(endpoint, tally.verdict, tally.example)
@@ -150,6 +161,24 @@ class Watch:
         return tuple(found)
 
 
+def write_finding(finding: Finding, writer: LedgerWriter) -> bool:
+    """Put a finding into the ledger, and say whether it is new or was closed."""
+    return writer.finding(
+        finding.kind,
+        finding.sentence,
+        affected=finding.affected,
+        examined=finding.examined,
+        action=finding.action,
+        endpoint=finding.endpoint,
+        example_key=finding.example,
+    )
+
+
+def labels_alike(one: Verdict, other: Verdict) -> bool:
+    """Tell whether two verdicts give every answer the same label."""
+    return (one.cause, one.trusted) == (other.cause, other.trusted)
+
+
 def write_review(writer: LedgerWriter, review: Review) -> int:
     """Put a review into the ledger: the offset and its labels, findings opened and closed.
 
@@ -158,24 +187,10 @@ def write_review(writer: LedgerWriter, review: Review) -> int:
     """
     relabelled = 0
     with writer.transaction():
-        if review.cause_changed:
-            cause = review.cause
-            relabelled = writer.relabel_endpoint(
-                review.endpoint,
-                None if cause is None else cause.offset,
-                None if cause is None else cause.name,
-                None if cause is None else cause.finish_reasons,
-            )
+        if review.relabels:
+            relabelled = writer.relabel_endpoint(review.endpoint, review.verdict)
         for finding in review.findings:
-            writer.finding(
-                finding.kind,
-                finding.sentence,
-                affected=finding.affected,
-                examined=finding.examined,
-                action=finding.action,
-                endpoint=review.endpoint,
-                example_key=finding.example,
-            )
+            write_finding(finding, writer)
         for kind in CHECKED_KINDS:
             if all(finding.kind != kind for finding in review.findings):
                 writer.close_finding(kind, review.endpoint)

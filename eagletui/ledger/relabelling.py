@@ -1,13 +1,10 @@
 """Label an endpoint's answers again when its offset is accepted or withdrawn."""
 
 import sqlite3
-from collections.abc import Collection
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from eagletui.core.drift import Cause, Verdict, relabel
+from eagletui.core.drift import Verdict, relabel
 from eagletui.core.fidelity import Evidence
-
-_FINISH_REASONS: Final = ("stop", "length", "tool_calls", "content_filter", "error")
 
 
 class _Answer(NamedTuple):
@@ -24,14 +21,8 @@ class _Answer(NamedTuple):
     tail_trimmed: int
 
 
-def relabel_answers(
-    connection: sqlite3.Connection,
-    endpoint: str,
-    offset: int,
-    cause: str | None,
-    finish_reasons: Collection[str] | None,
-) -> int:
-    """Apply a named constant to every answer of an endpoint inside the caller's transaction.
+def relabel_answers(connection: sqlite3.Connection, endpoint: str, verdict: Verdict) -> int:
+    """Apply an endpoint's verdict to every answer of it inside the caller's transaction.
 
     Drift becomes billed - counted - offset; labels that rest on a count follow `core.drift.relabel`, and with them the
     usability that a conflict alone had lowered.
@@ -39,8 +30,6 @@ def relabel_answers(
     Returns:
         How many answers have another label or another offset.
     """
-    reasons = _FINISH_REASONS if finish_reasons is None else tuple(finish_reasons)
-    verdict = Verdict(None if cause is None else Cause(cause, offset, reasons), provisional=False)
     changed = 0
     for row in connection.execute(
         """SELECT samples.id, samples.evidence, CASE state WHEN 'quarantined' THEN usability_before ELSE usability END,
@@ -58,13 +47,11 @@ def relabel_answers(
         if evidence == answer.evidence and applied == (answer.offset or 0):
             continue
         changed += 1
-        _write(connection, answer, evidence, applied, cause)
+        _write(connection, answer, evidence, applied, verdict)
     return changed
 
 
-def _write(
-    connection: sqlite3.Connection, answer: _Answer, evidence: Evidence, applied: int, cause: str | None
-) -> None:
+def _write(connection: sqlite3.Connection, answer: _Answer, evidence: Evidence, applied: int, verdict: Verdict) -> None:
     assert answer.billed is not None
     assert answer.counted is not None
     usability = answer.usability
@@ -85,8 +72,10 @@ def _write(
         },
     )
     if evidence != answer.evidence:
-        named = f", offset {applied} ({cause})" if applied else ""
+        named = f", offset {applied} ({verdict.cause.name})" if applied and verdict.cause else ""
         reason = f"{answer.counted} tokens counted and {answer.billed} billed{named}."
+        if not verdict.trusted:
+            reason = "The endpoint's counts show an unexplained constant."
         connection.execute(
             "UPDATE tokens SET evidence = ?, reason = ? WHERE sample_id = ?", (evidence, reason, answer.id)
         )

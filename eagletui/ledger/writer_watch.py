@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
+from eagletui.core.drift import Verdict
 from eagletui.core.findings import Finding
 from eagletui.ledger.relabelling import relabel_answers
 from eagletui.ledger.writer_base import Writer
@@ -171,22 +172,20 @@ class WatchWriter(Writer):
                 {"tag": tag, "profile": profile, "offset": offset, "cause": cause},
             )
 
-    def relabel_endpoint(
-        self, endpoint: str, offset: int | None, cause: str | None, finish_reasons: Collection[str] | None = None
-    ) -> int:
+    def relabel_endpoint(self, endpoint: str, verdict: Verdict) -> int:
         """Accept or withdraw an endpoint's offset, relabel its answers by `core.drift`, and return how many changed.
 
         Args:
             endpoint: the one that answered.
-            offset: the proved constant; None withdraws it.
-            cause: its name from the closed list; None with a withdrawn offset.
-            finish_reasons: the answers it holds for, if the model ended them itself; None for all.
+            verdict: of its counts; its cause is the offset, and where it is not trusted no count proves anything.
         """
+        cause = verdict.cause
         with self._transactions.begin() as connection:
             connection.execute(
-                "UPDATE endpoints SET offset_tokens = ?, offset_cause = ? WHERE tag = ?", (offset, cause, endpoint)
+                "UPDATE endpoints SET offset_tokens = ?, offset_cause = ? WHERE tag = ?",
+                (cause and cause.offset, cause and cause.name, endpoint),
             )
-            return relabel_answers(connection, endpoint, offset or 0, cause, finish_reasons)
+            return relabel_answers(connection, endpoint, verdict)
 
     def quarantine(self, endpoint: str, since: float = 0.0) -> Quarantined:
         """Keep an endpoint from being used and set aside what it answered since a time, as `model_suspect`.

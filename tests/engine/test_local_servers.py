@@ -101,3 +101,5 @@ async def test_a_provider_that_refuses_the_key_stops_the_start_with_its_words(ne
         assert await end_of(run) == 1
     assert "No auth credentials found" in run.log()
     assert run.state() == ("new", None)
+    with run.reader() as reader:
+        assert "No auth credentials found" in reader.last_events(1)[0].message

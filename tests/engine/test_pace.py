@@ -114,7 +114,9 @@ def test_waits_of_an_unreachable_provider_double_up_to_a_limit() -> None:
         waits.append(pace.lanes["a"].blocked_until - now)
         now = pace.lanes["a"].blocked_until
     assert waits == [1, 2, 4, 8, 16, 30, 30, 30]
+    assert [pace.choose(now), pace.choose(now)] == ["a", None], "one request looks whether the endpoint is back"
     pace.accepted("a", now)
+    assert pace.choose(now) == "a"
     pace.unreachable("a", now)
     assert pace.lanes["a"].blocked_until - now == 1
 
@@ -162,7 +164,9 @@ def test_a_prompt_bound_is_the_margin_and_never_below_what_was_billed() -> None:
     bounds = PromptBounds()
     assert bounds.upper("a", 1000) == 1050 + 64
     assert bounds.upper("a", 1) == 2 + 64
-    bounds.learn("a", 1000, 1200)
+    bounds.learn("a", 10, 70)
+    assert bounds.upper("a", 1000) == 1050 + 64
+    bounds.learn("a", 1000, 1264)
     assert bounds.upper("a", 1000) == 1200 + 64
     assert bounds.upper("b", 1000) == 1050 + 64
     bounds.learn("a", 1000, None)

@@ -9,6 +9,7 @@ import pytest
 
 from eagletui import runs
 from eagletui.ledger.filters import SampleFilter
+from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import CommandRow, Verb
 from tests.engine.books import assert_books_agree, assert_every_sample_answered_once
 from tests.engine.conftest import NewRun
@@ -88,17 +89,22 @@ def test_a_lower_limit_in_flight_is_kept(busy: EngineRun) -> None:
     in_time(busy.order("in-flight", n=1))
     busy.until(lambda reader: reader.snapshot().attempts["sent"] <= 1, "one in flight")
     limited_at = time.time()
-    answered = busy.snapshot().answered
-    busy.until(lambda reader: reader.snapshot().answered >= answered + 4, "four more answers")
+    busy.until(lambda reader: len(spans_after(reader, limited_at)) >= 4, "four more answers")
     with busy.reader() as reader:
-        latency_s = {row.id: row.latency_s for row in reader.page(SampleFilter(), None, 1000)}
-    spans = sorted(
-        (attempt.sent_at, attempt.sent_at + (latency_s[attempt.sample_id] or 0.0))
-        for attempt in busy.attempts()
-        if attempt.has_answer and attempt.sent_at is not None and attempt.sent_at > limited_at
-    )
-    assert len(spans) >= 3
+        spans = spans_after(reader, limited_at)
     assert all(later[0] >= earlier[1] for earlier, later in itertools.pairwise(spans))
+
+
+def spans_after(reader: LedgerReader, moment: float) -> list[tuple[float, float]]:
+    """When the requests sent after a moment began and ended, in order."""
+    rows = [row for row in reader.page(SampleFilter(), None, 1000) if (row.answered_at or 0.0) > moment]
+    details = [reader.sample(row.sample_key) for row in rows]
+    spans = [
+        (detail.attempts[-1].sent_at, detail.attempts[-1].sent_at + (detail.row.latency_s or 0.0))
+        for detail in details
+        if detail is not None and detail.attempts[-1].sent_at is not None
+    ]
+    return sorted(span for span in spans if span[0] > moment)
 
 
 def test_a_quarantined_endpoint_is_not_asked_and_its_samples_are_set_aside(

@@ -7,6 +7,7 @@ from eagletui.core.drift import STOP_NOT_BILLED
 from eagletui.core.fidelity import Evidence
 from eagletui.core.reply import Reply, Usage
 from eagletui.engine.watch import Watch
+from eagletui.ledger import commands
 from eagletui.ledger.reader_counts import CountedGroup, CountsReader
 from eagletui.tokens.answer import Rebuilt
 from tests.engine.books import assert_every_sample_answered_once
@@ -62,8 +63,8 @@ def test_an_unbilled_stop_token_becomes_a_named_offset_and_is_no_breach_of_drift
     see(watch, 0, 12, finish="length", evidence="counted")
     see(watch, -1, 12)
     (review,) = watch.review()
-    assert review.cause == STOP_NOT_BILLED
-    assert review.cause_changed
+    assert review.verdict.cause == STOP_NOT_BILLED
+    assert review.relabels
     assert review.breaches == ()
     see(watch, -1, 3)
     assert watch.review() == []
@@ -73,7 +74,9 @@ def test_a_constant_without_a_name_is_a_breach_once() -> None:
     watch = Watch(CheckSection(max_drift_percent=100.0))
     see(watch, 3, 12)
     (review,) = watch.review()
-    assert review.cause is None
+    assert review.verdict.cause is None
+    assert review.relabels
+    assert not watch.verdict("e").trusted
     assert [finding.kind for finding in review.breaches] == ["constant"]
     see(watch, 3, 1)
     (again,) = watch.review()
@@ -107,8 +110,8 @@ def test_labels_made_before_a_constant_was_known_are_made_again() -> None:
     see(watch, -1, 12)
     watch.review()
     (review,) = watch.review(stale={"e"})
-    assert review.cause == STOP_NOT_BILLED
-    assert review.cause_changed
+    assert review.verdict.cause == STOP_NOT_BILLED
+    assert review.relabels
 
 
 def test_a_breach_pauses_the_run_and_a_resume_goes_on(new_run: NewRun, replay_provider: ProviderHandle) -> None:
@@ -144,6 +147,25 @@ def test_a_breach_can_quarantine_the_endpoint_instead(new_run: NewRun, replay_pr
     assert quarantined.state == "quarantined"
     assert 10 <= figures["embedded/text"].samples <= 12
     assert_every_sample_answered_once(run, 90)
+
+
+def test_a_format_that_does_not_fit_the_tokenizer_pauses_before_anything_is_bought(
+    new_run: NewRun, replay_provider: ProviderHandle
+) -> None:
+    run = new_run(
+        replay_provider.api_url,
+        6,
+        model={"format": "kimi-k2.5"},
+        check={"on_breach": "pause", "max_drift_percent": 99.0},
+    )
+    assert run.finish("--exit-when-paused") == 3, run.log()
+    assert run.state() == ("paused", "check")
+    assert "Wrong format" in (run.snapshot().run.pause_detail or "")
+    assert replay_provider.books()["rows"] == []
+    commands.issue(run.folder.ledger_path, "resume")
+    assert run.finish("--exit-when-paused") == 0, run.log()
+    evidence = run.snapshot().evidence
+    assert "counted" not in evidence
 
 
 def test_counts_are_read_back_from_the_ledger(new_run: NewRun, replay_provider: ProviderHandle) -> None:

@@ -6,6 +6,7 @@ from typing import Final
 
 import pytest
 
+from eagletui.core.drift import STOP_NOT_BILLED, Constant, Verdict
 from eagletui.ledger.orders import AdmitRequest, Answered, Failed, Feature, Finished
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer import LedgerWriter
@@ -17,6 +18,7 @@ CAP: Final = 5_000
 PROMPTS: Final = 60
 STEPS: Final = 150
 ENDPOINTS: Final = ("alpha", "beta")
+VERDICTS: Final = (Verdict(), Verdict(STOP_NOT_BILLED), Verdict(constant=Constant(1, 12, 20, "all answers")))
 
 
 class RunLife:
@@ -131,8 +133,7 @@ class RunLife:
             case "release":
                 self.writer.release(endpoint)
             case "relabel":
-                offset = self.random.choice([None, -1, 1])
-                self.writer.relabel_endpoint(endpoint, offset, None if offset is None else "stop not billed", ["stop"])
+                self.writer.relabel_endpoint(endpoint, self.random.choice(VERDICTS))
             case "rebuild":
                 answered = sql(self.path, "SELECT id FROM samples WHERE answered_attempt_id > 0 ORDER BY id")
                 for (sample_id,) in self.random.sample(answered, min(2, len(answered))):

@@ -5,11 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from eagletui.core.drift import STOP_NOT_BILLED, Constant, Verdict
 from eagletui.ledger.orders import Finished
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_counts import CountsReader
 from eagletui.ledger.writer import LedgerWriter
 from tests.ledger.build import Clock, answer, answered_sample, queue, send, tokens
+
+STOP_VERDICT = Verdict(STOP_NOT_BILLED, provisional=False)
+NO_OFFSET = Verdict(provisional=False)
+DISTRUST = Verdict(provisional=False, constant=Constant(4, 12, 20, "all answers"))
 
 
 def _answer(
@@ -53,7 +58,7 @@ def test_a_price_is_recorded_only_when_it_differs_from_the_last(writer: LedgerWr
 def test_refreshing_an_endpoint_keeps_its_state_and_offset(writer: LedgerWriter, reader: LedgerReader) -> None:
     writer.upsert_endpoint("alpha", "Alpha Inc", "int4")
     writer.quarantine("alpha", 5.0)
-    writer.relabel_endpoint("alpha", -1, "stop token not billed")
+    writer.relabel_endpoint("alpha", STOP_VERDICT)
     writer.upsert_endpoint("alpha", "Alpha Ltd")
     (row,) = reader.endpoints()
     assert (row.provider_name, row.quantization, row.state, row.quarantined_since) == (
@@ -106,7 +111,7 @@ def test_an_accepted_offset_relabels_the_answers_it_holds_for_and_no_others(
     _answer(writer, 7, evidence="counted", excess=0)
     before = _labels(reader)
     usability = reader.snapshot().usability
-    assert writer.relabel_endpoint("alpha", -1, "stop token not billed", ["stop"]) == 5
+    assert writer.relabel_endpoint("alpha", STOP_VERDICT) == 5
     assert _labels(reader) == [
         ("counted", -1, 0),
         ("counted", 0, 0),
@@ -123,10 +128,28 @@ def test_an_accepted_offset_relabels_the_answers_it_holds_for_and_no_others(
     assert detail.tokens is not None
     assert detail.tokens.evidence == "counted"
     assert detail.tokens.reason == "3 tokens counted and 2 billed, offset -1 (stop token not billed)."
-    assert writer.relabel_endpoint("alpha", -1, "stop token not billed", ["stop"]) == 0
-    assert writer.relabel_endpoint("alpha", None, None) == 5
+    assert writer.relabel_endpoint("alpha", STOP_VERDICT) == 0
+    assert writer.relabel_endpoint("alpha", NO_OFFSET) == 5
     assert _labels(reader) == before
     assert reader.snapshot().usability == usability
+
+
+def test_an_endpoint_with_an_unexplained_constant_loses_every_label_that_rests_on_a_count(
+    writer: LedgerWriter, reader: LedgerReader
+) -> None:
+    queue(writer, *"abc")
+    _answer(writer, 1, evidence="counted", excess=0)
+    _answer(writer, 2, evidence="streamed", excess=0)
+    _answer(writer, 3, evidence="conflict", excess=4)
+    assert writer.relabel_endpoint("alpha", DISTRUST) == 1
+    assert [row.evidence for row in reader.rows([1, 2, 3])] == ["conflict", "streamed", "conflict"]
+    assert reader.rows([1])[0].usability == "resegmented"
+    detail = reader.sample("a")
+    assert detail is not None
+    assert detail.tokens is not None
+    assert "unexplained constant" in detail.tokens.reason
+    assert writer.relabel_endpoint("alpha", NO_OFFSET) == 1
+    assert (reader.rows([1])[0].evidence, reader.rows([1])[0].usability) == ("counted", "usable")
 
 
 def test_an_offset_accepted_during_a_quarantine_shows_after_the_release(
@@ -135,7 +158,7 @@ def test_an_offset_accepted_during_a_quarantine_shows_after_the_release(
     queue(writer, "a")
     _answer(writer, 1, evidence="conflict", excess=-1)
     writer.quarantine("alpha")
-    writer.relabel_endpoint("alpha", -1, "stop token not billed", ["stop"])
+    writer.relabel_endpoint("alpha", STOP_VERDICT)
     assert reader.rows([1])[0].usability == "model_suspect"
     writer.release("alpha")
     assert (reader.rows([1])[0].evidence, reader.rows([1])[0].usability) == ("counted", "usable")
