@@ -242,6 +242,7 @@ def wait_ready(folder: RunFolder, role: SpawnRole, timeout_s: float = 30.0, *, p
 
 def workers(folder: RunFolder) -> list[WorkerStatus]:
     """List the workers that live or left a trace, engine first."""
+    _reap()
     found: dict[WorkerRole, WorkerStatus] = {}
     try:
         with LedgerReader(folder.ledger_path) as reader:
@@ -265,6 +266,12 @@ def workers(folder: RunFolder) -> list[WorkerStatus]:
 def is_alive(folder: RunFolder, role: WorkerRole) -> WorkerStatus | None:
     """Return a worker's status if it lives, else None."""
     return next((worker for worker in workers(folder) if worker.role == role and worker.alive), None)
+
+
+def _reap() -> None:
+    """Take the exit codes of workers that were started here and have ended, so that none stays a zombie."""
+    for child in _children.values():
+        child.process.poll()
 
 
 def _beats(folder: RunFolder, role: SpawnRole, pid: int | None) -> Callable[[], bool]:

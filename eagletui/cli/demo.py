@@ -15,6 +15,7 @@ from eagletui.cli.inspect import read_vocabulary, tokens_text
 from eagletui.cli.output import bytes_text, counted, on_terminal, print_pairs, short_path
 from eagletui.cli.run import open_screens, prepare, start_workers, with_options
 from eagletui.cli.status import dollars_text, drift_text, exact_text
+from eagletui.config import RunConfig
 from eagletui.core.errors import ModelError
 from eagletui.core.lifecycle import FINISHED_RUNS
 from eagletui.export.jsonl import DATA_FILE, export_jsonl
@@ -40,10 +41,21 @@ def demo(
     """
     require_extra()
     config = with_options(read_config(str(configs_dir() / "demo.toml")), name=_free_name())
+    return run_demo(config, screens=not headless and on_terminal(), ascii_=ascii_, mouse=not no_mouse)
+
+
+def run_demo(config: RunConfig, *, screens: bool, ascii_: bool = False, mouse: bool = True) -> int:
+    """Run a config to its end, write its training data and print what came out.
+
+    Args:
+        config: the demo's, or a smaller one.
+        screens: open the app; else print progress lines.
+        ascii_: draw the app with ASCII only.
+        mouse: let the app take the mouse.
+    """
     folder = prepare(config, existing(config.run.name))
-    screens = not headless and on_terminal()
     start_workers(folder, config, exit_when_paused=not screens)
-    code = open_screens(folder, ascii_=ascii_, mouse=not no_mouse) if screens else follow(folder, config)
+    code = open_screens(folder, ascii_=ascii_, mouse=mouse) if screens else follow(folder, config)
     if code >= SIGNALLED:
         return code
     with LedgerReader(folder.ledger_path) as reader:

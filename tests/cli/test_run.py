@@ -8,12 +8,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from eagletui.cli.create import read_config, take_up
+from eagletui.cli.create import create_run, read_config, take_up
+from eagletui.cli.run import with_options
 from eagletui.ledger.reader import LedgerReader
 from eagletui.runs import RunFolder, is_alive, workers
 from tests.cli.conftest import Command, MakeConfig
@@ -27,10 +29,12 @@ def _end_workers(runs: Path) -> Iterator[None]:
     """Leave no worker behind, whatever a test did."""
     yield
     for path in runs.glob("*"):
-        for worker in workers(RunFolder(path)):
+        folder = RunFolder(path)
+        for worker in workers(folder):
             if worker.alive:
                 with suppress(ProcessLookupError):
                     os.kill(worker.pid, signal.SIGKILL)
+        _until(partial(_none_lives, folder))
 
 
 def _until(holds: Callable[[], bool]) -> None:
@@ -38,6 +42,10 @@ def _until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < deadline, "what was waited for did not happen"
         time.sleep(0.02)
+
+
+def _none_lives(folder: RunFolder) -> bool:
+    return not any(worker.alive for worker in workers(folder))
 
 
 def _headless(config: Path) -> "subprocess.Popen[str]":
@@ -77,7 +85,7 @@ def test_a_headless_run_answers_every_sample_ends_its_workers_and_exits_0(
     folder = RunFolder(runs / "small")
     status = _status(eagletui)
     assert (status["state"], status["samples"]["tokenized"]) == ("done", 4)
-    assert [worker for worker in workers(folder) if worker.alive] == []
+    assert _none_lives(folder)
     _assert_ledger_agrees_with_books(folder)
     assert (folder.path.stat().st_mode & 0o777, folder.config_path.stat().st_mode & 0o777) == (0o700, 0o600)
     assert {path.name for path in folder.tokenizer_dir.iterdir()} >= {"tokenizer.json", "chat_template.jinja"}
@@ -122,7 +130,7 @@ def test_another_config_under_the_same_name_is_refused_and_names_the_fields(
     assert "sampling.temperature: 1.0 there, 0.5 here" in ended.err
     assert "cap_usd" not in ended.err
     assert _status(eagletui)["spend_usd"]["cap"] == "1"
-    assert [worker for worker in workers(made_run) if worker.alive] == []
+    assert _none_lives(made_run)
 
 
 def test_what_may_change_in_the_config_is_applied_and_said(
@@ -138,10 +146,12 @@ def test_what_may_change_in_the_config_is_applied_and_said(
     assert read_config(made_run.name) == config
 
 
-def test_limit_and_name_make_another_run(eagletui: Command, make_config: MakeConfig) -> None:
-    ended = eagletui("run", str(make_config()), "--headless", "--name", "tiny", "--limit", "1")
-    assert ended.code == 0
+def test_limit_and_name_make_another_run(eagletui: Command, make_config: MakeConfig, runs: Path) -> None:
+    config = with_options(read_config(str(make_config())), name="tiny", limit=1)
+    folder, _ = create_run(config)
+    assert folder.name == "tiny"
     assert sum(_status(eagletui, "tiny")["samples"].values()) == 1
+    assert eagletui("run", str(make_config()), "--name", "no/way").code == 2
 
 
 def test_wrong_prompts_leave_no_run_behind(eagletui: Command, make_config: MakeConfig, runs: Path) -> None:
@@ -171,7 +181,7 @@ def test_an_engine_that_cannot_start_is_named_with_its_log_and_nothing_stays_ali
     assert ended.code == 2
     assert "The provider of small ended while starting" in ended.err
     assert "no_such_fault" in ended.err
-    assert [worker for worker in workers(RunFolder(runs / "small")) if worker.alive] == []
+    assert _none_lives(RunFolder(runs / "small"))
 
 
 def test_detach_returns_at_once_and_ctl_steers_the_live_engine(
@@ -208,7 +218,7 @@ def test_ctrl_c_drains_exits_130_and_the_run_goes_on_later(
     status = _status(eagletui)
     assert status["in_flight"] == 0
     assert status["samples"]["queued"] > 0
-    assert [worker for worker in workers(folder) if worker.alive] == []
+    assert _none_lives(folder)
     assert eagletui("run", str(config), "--headless").code == 0
     assert _status(eagletui)["samples"]["tokenized"] == 12
     _assert_ledger_agrees_with_books(folder)
