@@ -199,6 +199,8 @@ class PaceSection(_Section):
 
     max_in_flight: int = Field(default=64, ge=1, le=20_000)
     stream: Literal["auto", "always", "never"] = "auto"
+    spread: Literal["best", "even"] = "best"
+    """How samples spread over endpoints: most to the best evidence at the best price, or to all alike, as probes do."""
     receivers: Literal["auto"] | int = "auto"
     """Processes that take HTTP off the controller."""
     max_attempts: int = Field(default=5, ge=1)
