@@ -3,6 +3,7 @@
 Verdicts are a pure function of an endpoint's counts (`core/drift.py`), recomputed after each batch.
 """
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -30,8 +31,8 @@ class Tally:
     proved: int = 0
     billed: int = 0
     """Billed output tokens where drift is known."""
-    off: int = 0
-    """Sum of the absolute drift."""
+    drifts: Counter[tuple[str | None, int]] = field(default_factory=Counter)
+    """Samples by finish reason (None where the model did not end the answer) and drift with no constant undone."""
     example: str | None = None
     """A sample that is off."""
     verdict: Verdict = field(default_factory=Verdict)
@@ -46,6 +47,13 @@ class Tally:
         row[excess] = row.get(excess, 0) + samples
         if excess:
             self.example = example
+
+    @property
+    def off(self) -> int:
+        """Sum of the absolute drift under the verdict, whatever was known when each answer came."""
+        return sum(
+            samples * abs(drift - self.verdict.offset(finish)) for (finish, drift), samples in self.drifts.items()
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +97,8 @@ class Watch:
             tally.samples += group.samples
             tally.proved += group.proved
             tally.billed += group.billed
-            tally.off += group.off
+            if group.drift is not None:
+                tally.drifts[finish if group.ended else None, group.drift] += group.samples
             self._touched.add(group.endpoint)
         for endpoint, tally in self._tallies.items():
             tally.verdict = judge(EndpointCounts(tally.counts))
@@ -110,7 +119,10 @@ class Watch:
         tally.proved += rebuilt.evidence in PROVED
         if rebuilt.drift is not None and rebuilt.billed is not None:
             tally.billed += rebuilt.billed
-            tally.off += abs(rebuilt.drift)
+            if rebuilt.ended:
+                tally.drifts[split.finish, rebuilt.drift + (rebuilt.offset or 0)] += 1
+            else:
+                tally.drifts[None, rebuilt.drift] += 1
         self._touched.add(endpoint)
 
     def review(self, stale: Collection[str] = ()) -> list[Review]:

@@ -10,13 +10,15 @@ class CountedGroup(NamedTuple):
 
     endpoint: str
     finish_reason: str | None
+    ended: int
+    """1: the model ended them itself, so that a constant of the end token applies."""
     excess: int | None
     """billed - counted of the plain reading; None where it says nothing."""
+    drift: int | None
+    """billed - counted of the ids that were chosen, with no constant undone; None without a bill."""
     samples: int
     billed: int
     """Sum of billed output tokens where drift is known."""
-    off: int
-    """Sum of the absolute drift."""
     proved: int
     """Samples whose ids are proved."""
     example_key: str
@@ -38,13 +40,13 @@ class CountsReader(Reader):
         """Group every tokenized answer by endpoint, finish reason and difference."""
         with self._transactions.reading() as connection:
             rows = connection.execute(
-                """SELECT endpoint, finish_reason,
+                """SELECT endpoint, finish_reason, has_end,
                     plain_excess_tokens AS excess,
+                    drift_tokens + CASE WHEN has_end THEN coalesce(offset_tokens, 0) ELSE 0 END AS drift,
                     count(*), coalesce(sum(billed_output_tokens) FILTER (WHERE drift_tokens IS NOT NULL), 0),
-                    coalesce(sum(abs(drift_tokens)), 0),
                     count(*) FILTER (WHERE evidence IN ('served', 'logprobs', 'streamed')), min(sample_key)
                 FROM samples WHERE endpoint IS NOT NULL AND evidence IS NOT NULL
-                GROUP BY endpoint, finish_reason, excess ORDER BY endpoint"""
+                GROUP BY endpoint, finish_reason, has_end, excess, drift ORDER BY endpoint"""
             ).fetchall()
         return [CountedGroup(*row) for row in rows]
 

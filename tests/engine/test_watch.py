@@ -49,7 +49,8 @@ def rebuilt(excess: int, evidence: Evidence = "conflict") -> Rebuilt:
 def see(watch: Watch, excess: int, times: int, finish: str = "stop", evidence: Evidence = "conflict") -> None:
     for number in range(times):
         reply = replace(REPLY, finish_reason=finish)  # type: ignore[arg-type]  # the test names its finish reasons
-        watch.see("e", f"s{number}", reply, rebuilt(excess, evidence))
+        answer = replace(rebuilt(excess, evidence), ended=finish == "stop")
+        watch.see("e", f"s{number}", reply, answer)
 
 
 def test_fewer_than_ten_answers_say_nothing() -> None:
@@ -59,7 +60,7 @@ def test_fewer_than_ten_answers_say_nothing() -> None:
 
 
 def test_an_unbilled_stop_token_becomes_a_named_offset_and_is_no_breach_of_drift() -> None:
-    watch = Watch(CheckSection(max_drift_percent=5.0))
+    watch = Watch(CheckSection())
     see(watch, 0, 12, finish="length", evidence="counted")
     see(watch, -1, 12)
     (review,) = watch.review()
@@ -68,6 +69,21 @@ def test_an_unbilled_stop_token_becomes_a_named_offset_and_is_no_breach_of_drift
     assert review.breaches == ()
     see(watch, -1, 3)
     assert watch.review() == []
+
+
+def test_drift_is_the_same_whether_the_offset_was_known_when_the_answers_came_or_not() -> None:
+    groups = [
+        CountedGroup("e", "stop", 1, -1, -1, 30, 3000, 0, "s1"),
+        CountedGroup("e", "length", 0, 0, 0, 10, 1000, 10, "s2"),
+    ]
+    watch = Watch(CheckSection(max_drift_percent=0.0))
+    watch.restore(groups)
+    assert watch.verdict("e").cause == STOP_NOT_BILLED
+    see(watch, -1, 1)
+    assert watch.review() == []
+    see(watch, 0, 1)
+    (review,) = watch.review()
+    assert ["1 of 4,200" in breach.sentence for breach in review.breaches] == [True]
 
 
 def test_a_constant_without_a_name_is_a_breach_once() -> None:
@@ -98,7 +114,7 @@ def test_drift_above_the_limit_is_a_breach_and_opposite_signs_do_not_hide_it() -
 
 def test_a_breach_that_stands_at_the_start_is_not_raised_again() -> None:
     watch = Watch(CheckSection(max_drift_percent=0.5))
-    watch.restore([CountedGroup("e", "stop", 2, 20, 2000, 40, 0, "s1")])
+    watch.restore([CountedGroup("e", "stop", 1, 2, 2, 20, 2000, 0, "s1")])
     see(watch, 2, 1)
     (review,) = watch.review()
     assert {finding.kind for finding in review.findings} == {"constant", "drift"}
