@@ -55,27 +55,37 @@ GROUPS: Final[dict[str, tuple[Command, ...]]] = {
 COMMANDS: Final = {command.name: command for group in GROUPS.values() for command in group}
 
 
-def main(argv: Sequence[str] | None = None) -> None:
+def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run one command and exit with its code.
 
     Args:
         argv: the arguments after the program's name; None takes `sys.argv`.
     """
-    args = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _run(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader of a pipe has gone (`| head`); give Python's exit something it can flush to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
+    raise SystemExit(code)
+
+
+def _run(args: list[str]) -> int:
     if args and args[0] in ("--help", "-h", "help"):
         print(help_text())
-        raise SystemExit(0)
+        return 0
     if args and args[0] == "--version":
         print(__version__)
-        raise SystemExit(0)
+        return 0
     if not args or args[0].startswith("-"):
-        raise SystemExit(_dispatch("eagletui", "open_app", _load("attach", "open_app"), args))
+        return _dispatch("eagletui", "open_app", _load("attach", "open_app"), args)
     command = COMMANDS.get(args[0])
     if command is None:
         near = difflib.get_close_matches(args[0], COMMANDS, n=1)
         hint = f" Did you mean {near[0]}?" if near else ""
         _fail(InputError(f"No command is called {clean_line(args[0], 40)}.{hint} See: eagletui --help"))
-    raise SystemExit(_dispatch(f"eagletui {command.name}", command.name, _load(command.module, command.name), args[1:]))
+    return _dispatch(f"eagletui {command.name}", command.name, _load(command.module, command.name), args[1:])
 
 
 def help_text() -> str:
@@ -112,10 +122,6 @@ def _dispatch(program: str, name: str, function: Callable[..., int | None], args
         app(args=args, prog_name=program)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0 if end.code is None else 2
-    except BrokenPipeError:
-        # The reader of a pipe has gone (`| head`); give Python's exit something it can flush to.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
     return 0
 
 
