@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -103,8 +104,9 @@ def check_config(config: RunConfig) -> "Tokenizer":
     """Refuse what can be known to be wrong before a run is made, and return the tokenizer.
 
     Raises:
-        EagleError: the key cannot be read, extraction has no model, or tokenizer and format do not fit each other.
+        EagleError: the key cannot be read, extraction has no model, or the audit of tokenizer and format fails.
     """
+    from eagletui.tokens.audit import audit
     from eagletui.tokens.load import load_tokenizer
 
     config.secret()
@@ -112,10 +114,12 @@ def check_config(config: RunConfig) -> "Tokenizer":
         raise ConfigError(f'[extract] when = "{config.extract.when}" needs [model] weights: a folder or a .gguf file.')
     tokenizer = load_tokenizer(config.model.tokenizer)
     fmt = load_format(config.model.format)
-    missing = [special for special in fmt.specials if special not in tokenizer.vocabulary.specials]
-    if missing:
+    template = _given_template(config)
+    audited = tokenizer if template is None else replace(tokenizer, chat_template=template)
+    failed = [check.detail for check in audit(audited, fmt) if check.failed]
+    if failed:
         raise InputError(
-            f"[model] format {fmt.name} needs {', '.join(missing)}, which {config.model.tokenizer} does not have. "
+            f"[model] format {fmt.name} does not fit the tokenizer {config.model.tokenizer}: {'; '.join(failed[:3])}. "
             f"Check with: eagletui audit --tokenizer {config.model.tokenizer} --format {fmt.name}"
         )
     return tokenizer
@@ -186,13 +190,21 @@ def _copy_tokenizer(config: RunConfig, tokenizer: "Tokenizer", folder: RunFolder
         if (config.model.tokenizer / name).is_file():
             shutil.copyfile(config.model.tokenizer / name, folder.tokenizer_dir / name)
     template = tokenizer.chat_template
-    if (given := config.model.chat_template) is not None:
-        try:
-            template = given.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"[model] chat_template {given}: cannot be read ({type(error).__name__}).") from error
+    if (given := _given_template(config)) is not None:
+        template = given
         (folder.tokenizer_dir / "chat_template.jinja").write_text(template, encoding="utf-8")
     return None if template is None else hashlib.sha256(template.encode("utf-8")).hexdigest()
+
+
+def _given_template(config: RunConfig) -> str | None:
+    """Read the chat template that stands in for the tokenizer's own, where the config names one."""
+    path = config.model.chat_template
+    if path is None:
+        return None
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"[model] chat_template {path}: cannot be read ({type(error).__name__}).") from error
 
 
 def _value(config: RunConfig, field: str) -> str:

@@ -10,7 +10,7 @@ from eagletui.cli.create import check_config, read_config
 from eagletui.cli.output import bytes_text, counted, print_json, print_pairs, print_table
 from eagletui.cli.run import with_options
 from eagletui.config import RunConfig
-from eagletui.core.errors import EagleError
+from eagletui.core.errors import ConfigError, EagleError
 from eagletui.core.money import PICO, Price, format_usd, pico_to_usd_string
 from eagletui.runs import RunFolder, runs_root
 
@@ -18,29 +18,59 @@ if TYPE_CHECKING:
     from eagletui.plan import Plan
     from eagletui.providers.base import Endpoint
 
+FOUND = 1
+"""A probe's answers show a fault."""
 REFUSED = 2
+MOST_REQUESTS = 1_000
+"""Of a probe; more is a run."""
 
 
 def plan(
     config: Annotated[str, typer.Argument(help="A TOML config.", metavar="CONFIG")],
     limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="At most N samples.")] = None,
+    probe: Annotated[
+        int | None,
+        typer.Option(
+            "--probe", metavar="N", min=1, max=MOST_REQUESTS, help="Buy at most N small answers and judge them."
+        ),
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:
     """Tell what a run will need: samples, tokens, money and disk; exit 2 if it could not start, with the reason.
 
-    Nothing is bought: prompts are counted here, and prices are asked for.
+    Tokenizer and format are audited, prompts are counted, and prices are asked for. Nothing is bought, unless with
+    --probe: then at most N small requests go out under the config's cap, as a run of its own called NAME-probe, and
+    each endpoint's evidence, price of usable tokens, drift and profile are told; exit 1 when they show a fault.
     """
     try:
-        made = _make(with_options(read_config(config), limit=limit))
+        chosen = with_options(read_config(config), limit=limit)
+        made = _make(chosen)
     except EagleError as error:
         if json_:
             print_json({"ok": False, "refusals": [str(error)]})
         raise
+    if probe is not None and not made.refusals:
+        return _probe(chosen, probe, made, json_=json_)
     if json_:
         print_json(plan_object(made))
     else:
         _print(made)
     return REFUSED if made.refusals else 0
+
+
+def _probe(config: RunConfig, requests: int, made: "Plan", *, json_: bool) -> int:
+    from eagletui.cli.probe import print_probe, probe_object
+    from eagletui.cli.probe import probe as run_probe
+
+    if not json_:
+        _print(made)
+        print()
+    probed = run_probe(config, requests)
+    if json_:
+        print_json({**plan_object(made), "probe": probe_object(probed)})
+    else:
+        print_probe(probed)
+    return probed.code or (FOUND if probed.rebuilt.findings else 0)
 
 
 def plan_object(plan: "Plan") -> dict[str, Any]:
@@ -113,6 +143,12 @@ def _embedded_endpoints(config: RunConfig) -> "list[Endpoint]":
     from eagletui.providers.base import Endpoint
 
     only, ignore = config.provider.only, config.provider.ignore
+    longest = max(config.sampling.max_tokens, *(o.max_tokens or 0 for o in config.sampling.overrides.values()), 0)
+    if longest > MAX_COMPLETION_TOKENS:
+        raise ConfigError(
+            f"[sampling] max_tokens: found {longest}, expected at most {MAX_COMPLETION_TOKENS}, which is as much as an "
+            "endpoint of the embedded provider writes."
+        )
     return [
         Endpoint(
             tag=offer.tag,

@@ -1,0 +1,249 @@
+"""What `eagletui plan --probe N` buys: a few small answers of every endpoint, and what they show."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from eagletui.cli.follow import follow
+from eagletui.cli.output import counted, print_pairs, print_table
+from eagletui.cli.run import prepare, start_workers
+from eagletui.config import RunConfig, SamplingOverride
+from eagletui.core.fidelity import EVIDENCE
+from eagletui.core.money import format_usd, pico_to_usd_string
+from eagletui.core.text import clean_line
+from eagletui.ledger.filters import SampleFilter
+from eagletui.ledger.reader import LedgerReader
+from eagletui.ledger.rows import AttemptRow, SampleRow
+from eagletui.runs import RunFolder, runs_root
+
+if TYPE_CHECKING:
+    from eagletui.rebuild import Rebuild
+
+MAX_TOKENS: Final = 2_048
+"""Longest answer of a probe. A longer one would cost more and show the same."""
+
+TRAINABLE: Final = ("usable", "resegmented")
+
+
+@dataclass(slots=True)
+class EndpointProbe:
+    """What the answers of one endpoint show."""
+
+    requests: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
+    """Requests without an answer, by kind."""
+    answers: int = 0
+    evidence: Counter[str] = field(default_factory=Counter)
+    cost_pico: int = 0
+    """Known costs, of failures too."""
+    usable_tokens: int = 0
+    billed_tokens: int = 0
+    """Of answers whose drift is known."""
+    drift_tokens: int = 0
+    """Sum of absolute drift."""
+    prompt_counted: int = 0
+    prompt_billed: int = 0
+    """Both over the answers where both are known."""
+    prompts_off: int = 0
+    """Answers whose prompt was billed otherwise than counted."""
+
+    @property
+    def rung(self) -> str | None:
+        """The best evidence that an answer reached."""
+        return next((kind for kind in EVIDENCE if self.evidence[kind]), None)
+
+    @property
+    def per_million_usable_pico(self) -> int | None:
+        """Price of a million tokens that can be trained on; None where there are none."""
+        return self.cost_pico * 1_000_000 // self.usable_tokens if self.usable_tokens else None
+
+    @property
+    def drift_percent(self) -> float | None:
+        """Drift as a share of the bill; None where it is unknown."""
+        return 100.0 * self.drift_tokens / self.billed_tokens if self.billed_tokens else None
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A probe that has ended."""
+
+    folder: RunFolder
+    code: int
+    """How its run ended, as an exit code."""
+    settled_pico: int
+    held_pico: int
+    """Not settled yet."""
+    endpoints: dict[str, EndpointProbe]
+    """By tag."""
+    rebuilt: "Rebuild"
+    """Profiles, offsets and findings over all answers."""
+
+
+def probe(config: RunConfig, requests: int) -> Probe:
+    """Ask for a few answers and judge them.
+
+    Args:
+        config: of the run that is planned; its cap holds.
+        requests: at most so many are made.
+
+    Raises:
+        EagleError: the run cannot be made or its engine died.
+    """
+    from eagletui.rebuild import rebuild_run
+
+    small = probe_config(config, requests)
+    folder = prepare(small, None)
+    start_workers(folder, small, exit_when_paused=True)
+    code = follow(folder, small)
+    rebuilt = rebuild_run(folder)
+    with LedgerReader(folder.ledger_path) as reader:
+        books = reader.books()
+        rows = reader.page(SampleFilter(), None, requests)
+        attempts = [attempt for row in rows if (sample := reader.sample(row.sample_key)) for attempt in sample.attempts]
+    return Probe(folder, code, books.settled_pico, books.open_pico, _by_endpoint(rows, attempts), rebuilt)
+
+
+def probe_config(config: RunConfig, requests: int) -> RunConfig:
+    """Return a config that asks every endpoint alike, each sample once, for short answers."""
+    sampling = config.sampling
+    limited = {
+        name: override.model_copy(update={"max_tokens": _at_most(override, sampling.max_tokens)})
+        for name, override in sampling.overrides.items()
+    }
+    sections: dict[str, dict[str, Any]] = {
+        "run": {"name": _free_name(config.run.name)},
+        "prompts": {"limit": requests},
+        "sampling": {"max_tokens": min(sampling.max_tokens, MAX_TOKENS), "overrides": limited},
+        "pace": {"max_in_flight": min(config.pace.max_in_flight, requests), "max_attempts": 1, "spread": "even"},
+        "check": {"on_breach": "warn"},
+        "notify": {"on": []},
+        "extract": {"when": "off"},
+    }
+    changed = {name: getattr(config, name).model_copy(update=update) for name, update in sections.items()}
+    return config.model_copy(update=changed)
+
+
+def probe_object(made: Probe) -> dict[str, Any]:
+    """Return a probe as JSON values; money as decimal strings."""
+    from eagletui.reconstruct import finding_object
+
+    return {
+        "run": made.folder.name,
+        "exit_code": made.code,
+        "requests": sum(endpoint.requests for endpoint in made.endpoints.values()),
+        "spent_usd": pico_to_usd_string(made.settled_pico),
+        "held_usd": pico_to_usd_string(made.held_pico),
+        "endpoints": [_endpoint_object(tag, endpoint, made.rebuilt) for tag, endpoint in made.endpoints.items()],
+        "findings": [finding_object(finding) for finding in made.rebuilt.findings],
+    }
+
+
+def print_probe(made: Probe) -> None:
+    """Print what a probe showed, endpoint by endpoint."""
+    from eagletui.cli.reconstruct import print_findings
+    from eagletui.reconstruct import finding_object
+
+    rows = []
+    for tag, endpoint in made.endpoints.items():
+        reached = ", ".join(f"{kind} {endpoint.evidence[kind]}" for kind in EVIDENCE if endpoint.evidence[kind])
+        price = endpoint.per_million_usable_pico
+        drift = endpoint.drift_percent
+        rows.append(
+            (
+                tag,
+                f"{endpoint.answers} of {endpoint.requests}",
+                reached or "-",
+                "-" if price is None else format_usd(price, 2),
+                "-" if drift is None else f"{drift:.2f} %",
+                _prompt_words(endpoint),
+            )
+        )
+    header = ("endpoint", "answered", "evidence", "per million usable", "drift", "prompt tokens")
+    print_table(header, rows, right=(3, 4))
+    print()
+    pairs = [("spent", f"{format_usd(made.settled_pico)} in the probe run {made.folder.name}")]
+    for tag, endpoint in made.endpoints.items():
+        choice = made.rebuilt.profiles.get(tag)
+        cause = made.rebuilt.causes.get(tag)
+        if choice is not None:
+            pairs.append((f"profile of {clean_line(tag)}", f"{choice.profile.name}: {choice.reason}"))
+        if cause is not None:
+            pairs.append((f"offset of {clean_line(tag)}", f"{cause.offset:+d}, {cause.name}"))
+        for kind, failures in endpoint.failures.items():
+            pairs.append((f"failed at {clean_line(tag)}", f"{counted(failures, 'request')}: {kind}"))
+    print_pairs(pairs)
+    print_findings([finding_object(finding) for finding in made.rebuilt.findings])
+
+
+def _by_endpoint(rows: Sequence[SampleRow], attempts: Sequence[AttemptRow]) -> dict[str, EndpointProbe]:
+    found: dict[str, EndpointProbe] = {}
+    for attempt in attempts:
+        endpoint = found.setdefault(attempt.endpoint, EndpointProbe())
+        endpoint.requests += 1
+        endpoint.cost_pico += attempt.cost_pico or 0
+        if attempt.error_kind is not None:
+            endpoint.failures[attempt.error_kind] += 1
+    for row in rows:
+        if row.endpoint is not None:
+            _count(found.setdefault(row.endpoint, EndpointProbe()), row)
+    return dict(sorted(found.items()))
+
+
+def _count(endpoint: EndpointProbe, row: SampleRow) -> None:
+    endpoint.answers += 1
+    if row.evidence is not None:
+        endpoint.evidence[row.evidence] += 1
+    if row.usability in TRAINABLE:
+        endpoint.usable_tokens += row.output_tokens or 0
+    if row.drift_tokens is not None:
+        endpoint.drift_tokens += abs(row.drift_tokens)
+        endpoint.billed_tokens += row.billed_output_tokens or 0
+    if row.prompt_tokens is not None and row.billed_prompt_tokens is not None:
+        endpoint.prompt_counted += row.prompt_tokens
+        endpoint.prompt_billed += row.billed_prompt_tokens
+        endpoint.prompts_off += row.prompt_tokens != row.billed_prompt_tokens
+
+
+def _endpoint_object(tag: str, endpoint: EndpointProbe, rebuilt: "Rebuild") -> dict[str, Any]:
+    price, drift = endpoint.per_million_usable_pico, endpoint.drift_percent
+    choice, cause = rebuilt.profiles.get(tag), rebuilt.causes.get(tag)
+    return {
+        "tag": tag,
+        "requests": endpoint.requests,
+        "answers": endpoint.answers,
+        "failures": dict(endpoint.failures),
+        "evidence": {kind: endpoint.evidence[kind] for kind in EVIDENCE if endpoint.evidence[kind]},
+        "rung": endpoint.rung,
+        "usd_per_million_usable": None if price is None else pico_to_usd_string(price),
+        "usable_tokens": endpoint.usable_tokens,
+        "drift": {"tokens": endpoint.drift_tokens, "percent": None if drift is None else round(drift, 4)},
+        "prompt_tokens": {
+            "counted": endpoint.prompt_counted,
+            "billed": endpoint.prompt_billed,
+            "samples_off": endpoint.prompts_off,
+        },
+        "profile": None if choice is None else {"profile": choice.profile.name, "reason": choice.reason},
+        "offset": None if cause is None else {"offset": cause.offset, "cause": cause.name},
+    }
+
+
+def _prompt_words(endpoint: EndpointProbe) -> str:
+    if not endpoint.prompt_billed:
+        return "-"
+    if not endpoint.prompts_off:
+        return f"{endpoint.prompt_counted:,}, as billed"
+    return f"{endpoint.prompt_counted:,} counted, {endpoint.prompt_billed:,} billed"
+
+
+def _at_most(override: SamplingOverride, common: int) -> int:
+    return min(common if override.max_tokens is None else override.max_tokens, MAX_TOKENS)
+
+
+def _free_name(name: str) -> str:
+    """Name a probe run; each probe is a run of its own."""
+    wanted, number = f"{name}-probe", 1
+    while (runs_root() / wanted).exists():
+        number += 1
+        wanted = f"{name}-probe-{number}"
+    return wanted
