@@ -96,6 +96,8 @@ def cause(lane: Lane, vocabulary: Vocabulary) -> str:
                 "The texts differ: something was lost or rewritten between the model and the reply."
                 " Look at the raw reply before training on it."
             )
+        case "+" if _is_partial(vocabulary.decode(lane.a_ids)):
+            return "The answer was cut in mid-character: these bytes are no whole character, so no text has them."
         case "+":
             return "The model sampled these and the text of the reply does not have them: the API stripped them."
         case _:

@@ -116,7 +116,7 @@ def token_text(token_id: int, vocabulary: Vocabulary, view: View, *, ascii_: boo
     return data.hex(" ") if view == "bytes" else visible(data, ascii_=ascii_)
 
 
-def span_words(lane: Lane) -> str:
+def span_words(lane: Lane, a_name: str = "proved", b_name: str = "canonical") -> str:
     """Say in a few words how a span differs."""
     more = len(lane.a_ids) - len(lane.b_ids)
     count = f"{_ids(lane.a_ids)} against {_ids(lane.b_ids)} ({more:+})"
@@ -126,9 +126,9 @@ def span_words(lane: Lane) -> str:
         case "!":
             return f"different text, {count}"
         case "+":
-            return f"only in the first lane, {_ids(lane.a_ids)} ({more:+})"
+            return f"only {a_name}, {_ids(lane.a_ids)} ({more:+})"
         case _:
-            return f"only in the second lane, {_ids(lane.b_ids)} ({more:+})"
+            return f"only {b_name}, {_ids(lane.b_ids)} ({more:+})"
 
 
 def span_figures(lane: Lane) -> str:
@@ -222,7 +222,7 @@ def _draw(block: _Block, total: int, options: LaneOptions) -> Iterator[LaneLine]
     yield LaneLine((offset, (a_name, "bold"), *_tokens(block.a, options)), first, is_head=True)
     yield LaneLine((blank, (b_name, "bold"), *_tokens(block.b, options)), first)
     for index, lane in block.spans:
-        note = f"{lane.kind} span {index + 1} of {total}: {span_words(lane)}"
+        note = f"{lane.kind} span {index + 1} of {total}: {span_words(lane, options.a_name, options.b_name)}"
         yield LaneLine((blank, (shorten(note, options.plain_room, ascii_=options.ascii_), "$quiet")), index)
     yield LaneLine((("", ""),), first)
 

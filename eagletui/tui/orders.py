@@ -131,7 +131,7 @@ def ask_stop(app: "EagleApp") -> None:
 
 
 def edit_limits(app: "EagleApp") -> None:
-    """Change stop-at and cap, and resume a run that waits at one of them."""
+    """Change stop-at and cap. The engine lets a run that waits at one of them go on once it fits."""
     if refused(app, "run.limits") or app.view is None:
         return
     view = app.view
@@ -143,7 +143,7 @@ def edit_limits(app: "EagleApp") -> None:
     ]
 
     def done(limits: Limits | None) -> None:
-        orders = [] if limits is None else _limit_orders(view, now, limits)
+        orders = [] if limits is None else _limit_orders(now, limits)
         if not orders:
             return
         give(app, *orders)
@@ -174,23 +174,17 @@ def consequence(view: RunView, limits: Limits) -> list[Piece]:
         lines.append(f"cap leaves {figures.usd(room)} for new holds.")
     if limits.stop_at_pico > limits.cap_pico:
         lines.append(("stop-at is above the cap: the cap holds.", "$warning"))
-    if _waits_at_limit(view) and left > 0 and room > 0:
-        lines.append("The run then resumes.")
+    if snapshot.run.pause_reason in ("stop_at", "cap") and left > 0 and room > 0:
+        lines.append("The run then goes on.")
     return lines
 
 
-def _waits_at_limit(view: RunView) -> bool:
-    return view.snapshot.run.pause_reason in ("stop_at", "cap")
-
-
-def _limit_orders(view: RunView, old: Limits, new: Limits) -> list[Order]:
+def _limit_orders(old: Limits, new: Limits) -> list[Order]:
     orders: list[Order] = []
     if new.cap_pico != old.cap_pico:
         orders.append(("cap", {"usd": pico_to_usd_string(new.cap_pico)}))
     if new.stop_at_pico != old.stop_at_pico:
         orders.append(("stop-at", {"usd": pico_to_usd_string(new.stop_at_pico)}))
-    if orders and _waits_at_limit(view):
-        orders.append(("resume", {}))
     return orders
 
 

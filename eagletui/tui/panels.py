@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+from eagletui.core.lifecycle import FINISHED_RUNS
 from eagletui.ledger.rows import TickRow
 from eagletui.ledger.snapshot import Snapshot
 from eagletui.tui import figures
@@ -79,7 +80,11 @@ def generation(snapshot: Snapshot) -> dict[str, Pieces]:
 
 
 def throughput(snapshot: Snapshot) -> str:
-    """Output tokens per second, now."""
+    """Output tokens per second: now, or on average once the run has ended."""
+    run = snapshot.run
+    if run.state in FINISHED_RUNS and run.started_at is not None and run.finished_at is not None:
+        seconds = max(1.0, run.finished_at - run.started_at)
+        return f"{figures.rate(snapshot.tokens.output / seconds)} on average"
     return "-" if snapshot.rate is None else figures.rate(snapshot.rate.output_tokens_per_s)
 
 
@@ -131,6 +136,8 @@ def stop_at_forecast(snapshot: Snapshot) -> str:
     left = books.stop_at_pico - books.spent_pico
     if left <= 0:
         return "reached" if books.stop_at_pico else "0: nothing is bought"
+    if snapshot.run.state in FINISHED_RUNS:
+        return "not reached"
     if snapshot.run.state != "running" or snapshot.rate is None or snapshot.rate.pico_per_s <= 0:
         return "pace unknown"
     seconds = left / snapshot.rate.pico_per_s
@@ -241,7 +248,7 @@ def disk_forecast(snapshot: Snapshot) -> str:
     if not extract.pending:
         return "nothing waits"
     if not extract.samples:
-        return "need unknown until a shard is sealed"
+        return "need unknown yet"
     return f"~{figures.size(extract.bytes * extract.pending // extract.samples)} to come"
 
 
@@ -261,7 +268,8 @@ def compact_lines(snapshot: Snapshot, free_bytes: int | None) -> dict[str, Piece
             f"   ETA {figures.clock(made.eta_s)}" if snapshot.run.state == "running" else "",
         ),
         "generation-2": (
-            f"{throughput(snapshot)} tok/s   {figures.count(snapshot.in_flight)} in flight   ",
+            f"{throughput(snapshot)} tok/s   ",
+            f"{figures.count(snapshot.in_flight)} in flight   " if snapshot.run.state not in FINISHED_RUNS else "",
             (f"{figures.count(failed)} failed", "bold $error" if failed else ""),
             f"   p95 {p95}",
         ),

@@ -107,11 +107,11 @@ def _last_line(path: Path) -> str:
     try:
         with path.open("rb") as log:
             log.seek(max(0, path.stat().st_size - _LOG_TAIL_BYTES))
-            lines = log.read().decode("utf-8", "replace").strip().splitlines()
+            text = log.read().decode("utf-8", "replace").strip()
     except OSError:
         # Without a log there are no last words.
         return ""
-    return lines[-1] if lines else ""
+    return text.splitlines()[-1] if "Traceback (most recent call last)" in text else ""
 
 
 def _free_bytes(folder: RunFolder) -> int | None:

@@ -25,7 +25,7 @@ class RunView:
     free_bytes: int | None
     """Free space where the features go; None when the disk does not tell."""
     last_words: str
-    """The last line that a dead engine wrote into its log file; '' while it lives or when it said nothing."""
+    """The error that a dead engine wrote into its log file; '' while it lives or when it was killed."""
     read_at: float
     """When the ledger was last looked at; it had not changed since the snapshot."""
 

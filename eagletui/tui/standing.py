@@ -138,7 +138,7 @@ def banner(snapshot: Snapshot, now: float, restart: str, last_words: str = "") -
         snapshot: the run.
         now: Unix seconds.
         restart: the command that starts the engine again.
-        last_words: the end of a dead engine's log.
+        last_words: the error a dead engine ended with, if it did.
     """
     run = snapshot.run
     if is_dead(snapshot):

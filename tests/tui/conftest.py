@@ -4,17 +4,25 @@ import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from tests.tui.factory import Built, Clock, busy_run
 
 
+class _Disk(NamedTuple):
+    """What the standard library tells of a disk."""
+
+    free: int
+
+
 @pytest.fixture(autouse=True)
 def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The same colours, time zone and speed everywhere."""
+    """The same colours, time zone and disk everywhere."""
     for name in ("NO_COLOR", "SSH_CONNECTION"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: _Disk(free=83_000_000_000))
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     yield

@@ -1,14 +1,14 @@
 """The token inspector at both sizes."""
 
 from eagletui.ledger.reader import LedgerReader
+from eagletui.tui.sample_order import SampleOrder
 from tests.tui.driving import NARROW, WIDE, Screens, opened
 from tests.tui.factory import Built, answer, result_for
 
 
 async def open_on(screens: Screens, key: str) -> None:
-    await screens.press("2", "slash")
-    await screens.write(f'"{key}"')
-    await screens.press("enter", "enter")
+    screens.app.open_sample(key, SampleOrder(keys=(key,)))
+    await screens.settle()
     assert key in screens.lines[2]
 
 

@@ -68,6 +68,7 @@ def test_every_kind_of_span_has_a_cause_in_words() -> None:
     assert first([5, 6, 7], [8]).startswith("The model wrote a character in pieces (3 tokens)")
     assert first([0, 1], [2]).startswith("The model cut the text otherwise than the tokenizer would.")
     assert first([3, 0], [3, 1]).startswith("The texts differ")
+    assert first([3, 5, 6], [3]).startswith("The answer was cut in mid-character")
     assert "the API stripped them" in first([3, 15], [3])
     assert "the model did not sample them" in first([3], [3, 4])
 

@@ -60,8 +60,8 @@ def test_each_kind_of_span_is_said_in_words() -> None:
 
     assert words([0, 1], [2]) == ["same bytes, 2 ids against 1 id (+1)"]
     assert words([3, 0], [3, 1]) == ["different text, 1 id against 1 id (+0)"]
-    assert words([3, 0], [3]) == ["only in the first lane, 1 id (+1)"]
-    assert words([3], [3, 4]) == ["only in the second lane, 1 id (-1)"]
+    assert words([3, 0], [3]) == ["only proved, 1 id (+1)"]
+    assert words([3], [3, 4]) == ["only canonical, 1 id (-1)"]
 
 
 def test_ids_and_bytes_take_the_place_of_text() -> None:

@@ -42,9 +42,8 @@ async def test_extraction_shows_shards_lag_and_data_sets(busy: Built, size: Size
         assert "shards/000000.safetensors" in screens.line_with("not yet")
 
 
-@pytest.mark.parametrize("size", [WIDE, NARROW])
-async def test_the_log_follows_filters_and_finds_errors(busy: Built, size: Size) -> None:
-    async with opened(busy, size) as screens:
+async def test_the_log_follows_filters_and_finds_errors(busy: Built) -> None:
+    async with opened(busy, NARROW) as screens:
         await screens.press("5")
         assert "t follow on   l level info and above   / no text filter   9 lines" in screens.lines[2]
         await screens.press("N")
@@ -101,15 +100,22 @@ def test_every_key_has_its_own_id_within_a_screen_and_a_sentence_of_help() -> No
         assert all(key.help.endswith(".") for key in keys)
 
 
-@pytest.mark.parametrize("size", [WIDE, NARROW])
-async def test_help_opens_on_every_screen_and_closes(busy: Built, size: Size) -> None:
-    async with opened(busy, size) as screens:
+async def test_help_opens_on_every_screen_and_closes(busy: Built) -> None:
+    async with opened(busy, NARROW) as screens:
         for number in "12345":
             await screens.press(number, "question_mark")
             assert "This screen" in screens.text
             assert "esc close" in screens.text
             await screens.press("escape")
             assert "This screen" not in screens.text
+
+
+async def test_ctrl_c_says_how_to_leave_and_how_to_stop(busy: Built) -> None:
+    async with opened(busy, NARROW) as screens:
+        await screens.press("ctrl+c")
+        assert "q leaves the app and the run goes on; X stops the run." in screens.text
+        await screens.press("j")
+        assert "q leaves the app" not in screens.text
 
 
 async def test_the_palette_finds_an_action_by_name(busy: Built) -> None:
@@ -131,6 +137,7 @@ async def test_the_picker_lists_runs_and_opens_one(
         assert "b3-magicoder" in screens.text
         assert "× NO ENGINE" in screens.line_with("b3-magicoder")
         assert "40 / 60" in screens.line_with("b3-magicoder")
+        assert "8 min ago" in screens.line_with("b3-magicoder")
         assert "○ NEW" in screens.line_with("fresh")
         assert "unreadable" in screens.line_with("broken")
         assert "enter opens a run." in screens.text

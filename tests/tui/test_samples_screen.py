@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from textual.widgets import Input
+
 from eagletui.tui.screens.samples import SamplesScreen
 from eagletui.tui.widgets.ledger_table import LedgerTable
 from tests.tui.driving import NARROW, WIDE, Screens, opened
@@ -92,8 +94,7 @@ async def test_the_filter_line_is_typed_applied_and_corrected(busy: Built) -> No
         await screens.write("evidnce:streamed")
         await screens.press("enter")
         assert "did you mean evidence:" in screens.text
-        await screens.press(*["backspace"] * 16)
-        await screens.write('evidence:streamed "灯"')
+        screens.app.screen.query_one("#filter-input", Input).value = 'evidence:streamed "灯"'
         await screens.press("enter")
         assert 'filter evidence:streamed "灯"' in screens.text
         await screens.press("slash", "escape")
@@ -162,7 +163,7 @@ async def test_rows_change_in_place_while_the_run_goes_on(busy: Built) -> None:
 
 
 async def test_only_visible_pages_are_read_of_a_long_list(busy: Built) -> None:
-    add_prompts(busy, [(f"p-{index:05}", "b3_magicoder", f"Prompt {index}") for index in range(20_000)])
+    add_prompts(busy, [(f"p-{index:05}", "b3_magicoder", f"Prompt {index}") for index in range(5_000)])
     async with opened(busy, NARROW) as screens:
         await screens.press("2")
         asked: list[int] = []
@@ -176,10 +177,10 @@ async def test_only_visible_pages_are_read_of_a_long_list(busy: Built) -> None:
 
         screen._read_page = counting  # type: ignore[method-assign]
         await screens.press("G")
-        assert "p-19999" in cursor_line(screens)
+        assert "p-04999" in cursor_line(screens)
         await screens.press("k", "k", "pageup")
         await screens.press("g")
-        assert set(asked) <= {0, 199, 200}
+        assert set(asked) <= {0, 49, 50}
 
 
 async def test_a_run_without_samples_says_so(tmp_path: Path) -> None:

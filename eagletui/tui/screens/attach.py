@@ -139,6 +139,11 @@ class AttachScreen(Screen[None]):
                 return ("unreadable", "bold $error")
             return pill(standing.run_status(line.snapshot, self.eagle.clock()), glyphs_of(self.app))
 
+        def made(line: RunLine) -> Piece:
+            if line.snapshot is None:
+                return (line.trouble, "$error")
+            return f"{figures.age(self.eagle.clock() - line.snapshot.run.created_at)} ago"
+
         def workers(snapshot: Snapshot) -> Piece:
             alive = [f"{worker.role} {worker.pid}" for worker in snapshot.workers if worker.alive]
             return ", ".join(alive) or ("none", "$quiet")
@@ -148,14 +153,10 @@ class AttachScreen(Screen[None]):
             return f"{figures.count(made.ended)} / {figures.count(made.samples)}"
 
         return (
-            Column("run", 22, lambda line: line.folder.name),
-            Column("state", 21, state),
-            Column("samples", 17, known(share), right=True),
+            Column("run", 18, lambda line: line.folder.name),
+            Column("state", 19, state),
+            Column("samples", 15, known(share), right=True),
             Column("settled", 10, known(lambda snapshot: figures.usd(snapshot.spend.books.settled_pico)), right=True),
             Column("workers", 26, known(workers), from_width=100),
-            Column(
-                "made",
-                0,
-                lambda line: line.trouble or figures.date_time(line.snapshot.run.created_at if line.snapshot else None),
-            ),
+            Column("made", 0, made),
         )

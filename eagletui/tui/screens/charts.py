@@ -11,8 +11,9 @@ from textual.screen import ModalScreen
 from eagletui.core.money import PICO
 from eagletui.ledger.rows import TickRow
 from eagletui.tui import background, figures, panels
-from eagletui.tui.widgets.chart import Limit, Line, TickPlot, bucket
+from eagletui.tui.widgets.chart import Limit, Line, TickPlot
 from eagletui.tui.widgets.safe_text import SafeText, note_panel, styled
+from eagletui.tui.widgets.sparkline import bucket
 
 if TYPE_CHECKING:
     from eagletui.tui.app import EagleApp

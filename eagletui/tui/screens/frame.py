@@ -59,7 +59,7 @@ class FramedScreen(Screen[None]):
     @property
     def _can_paint(self) -> bool:
         """Tell whether the widgets are there: not before mounting, no more while the app closes."""
-        return self._is_composed and self.is_attached and bool(self.children)
+        return self._is_composed and self.is_attached and self.app.is_running
 
     def on_screen_resume(self) -> None:
         """Catch up with what happened while another screen was in front."""

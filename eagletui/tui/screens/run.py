@@ -12,14 +12,13 @@ from eagletui.tui import figures, panels
 from eagletui.tui.keys import View, bindings
 from eagletui.tui.run_view import RunView
 from eagletui.tui.sample_order import SampleOrder
-from eagletui.tui.screens.charts import ChartsScreen
 from eagletui.tui.screens.clip import copy_text
 from eagletui.tui.screens.frame import FramedScreen
 from eagletui.tui.theme import glyphs_of
-from eagletui.tui.widgets.chart import bucket, sparkline
 from eagletui.tui.widgets.ledger_table import Column, LedgerTable
 from eagletui.tui.widgets.meter import Level, Meter
 from eagletui.tui.widgets.safe_text import Piece, name_panel, note_panel
+from eagletui.tui.widgets.sparkline import bucket, sparkline
 from eagletui.tui.widgets.stat import Stat
 
 _SPARK_CELLS: Final = 24
@@ -243,6 +242,9 @@ class RunScreen(FramedScreen):
 
     def action_zoom(self) -> None:
         """Show the charts."""
+        # The plotting library costs a tenth of the time to the first screen, so it is loaded when it is wanted.
+        from eagletui.tui.screens.charts import ChartsScreen
+
         if self.eagle.view is not None:
             self.app.push_screen(ChartsScreen())
 

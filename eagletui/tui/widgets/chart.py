@@ -1,35 +1,11 @@
-"""Charts: a line of blocks for a panel, and a plot for a whole screen."""
+"""A plot for a whole screen: curves over time, with limits."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, Final
+from typing import Any
 
 from textual_plotext import PlotextPlot
 
-from eagletui.tui.theme import Glyphs, is_ascii
-
-_AXIS_LABELS: Final = 5
-
-
-def sparkline(values: Sequence[float], cells: int, glyphs: Glyphs) -> str:
-    """Draw the newest values as one block each, scaled from zero to their maximum."""
-    shown = values[-cells:] if cells > 0 else ()
-    top = max(shown, default=0.0)
-    if top <= 0:
-        return glyphs.sparks[0] * len(shown)
-    steps = len(glyphs.sparks) - 1
-    return "".join(glyphs.sparks[round(max(0.0, value) / top * steps)] for value in shown)
-
-
-def bucket(values: Sequence[float], cells: int) -> list[float]:
-    """Average a long series into at most so many values."""
-    if cells <= 0:
-        return []
-    if len(values) <= cells:
-        return list(values)
-    edges = [round(index * len(values) / cells) for index in range(cells + 1)]
-    return [sum(values[start:end]) / (end - start) for start, end in pairwise(edges) if end > start]
+from eagletui.tui.theme import is_ascii
 
 
 @dataclass(frozen=True, slots=True)
