@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from eagletui.core.fidelity import PROVED
 from eagletui.core.text import visible
 from eagletui.core.tokdiff import Lane, Span, lanes
 from eagletui.core.vocabulary import Vocabulary
 from eagletui.ledger.reader_samples import SampleDetail
 from eagletui.tui import figures
 
-PROVED: Final = ("served", "logprobs", "streamed", "inferred")
+COMPARED: Final = (*PROVED, "inferred")
+"""Evidence whose ids come from the model or were chosen by it, so that a second lane says something."""
 TAIL_TOKENS: Final = 12
 _CONTEXT_BYTES: Final = 18
 
@@ -30,6 +32,8 @@ class Inspection:
     """Whether the stored ids come from the model, so that a second lane says something."""
     note: str
     """What the lanes are, in one line."""
+    a_name: str = "proved"
+    """What the first lane is."""
 
     @property
     def spans(self) -> tuple[Lane, ...]:
@@ -43,7 +47,7 @@ def inspect(detail: SampleDetail, vocabulary: Vocabulary) -> Inspection | None:
     if tokens is None or tokens.output_ids is None:
         return None
     ids = tuple(tokens.output_ids)
-    if tokens.evidence not in PROVED:
+    if tokens.evidence not in COMPARED:
         billed, counted = figures.count(detail.row.billed_output_tokens), figures.count(len(ids))
         note = (
             f"Counted only: the API gave no ids. One lane, the canonical encoding; billed {billed}, counted {counted}."
@@ -54,10 +58,11 @@ def inspect(detail: SampleDetail, vocabulary: Vocabulary) -> Inspection | None:
         note = f"Id {unknown} is not in this run's vocabulary, so the ids cannot be aligned."
         return Inspection(ids, (Lane(0, 0, ids, ids, "="),), False, note)
     rebuilt = apply_spans(ids, tokens.spans, vocabulary)
-    note = "Proved ids against the canonical encoding of the same text; only what differs is doubled."
+    name = "proved" if tokens.evidence in PROVED else "inferred"
+    note = f"The {name} ids against the canonical encoding of the same text; only what differs is doubled."
     if not tokens.spans:
-        note = "The proved ids are the canonical encoding: nothing differs."
-    return Inspection(ids, lanes(ids, rebuilt, vocabulary), True, note)
+        note = f"The {name} ids are the canonical encoding: nothing differs."
+    return Inspection(ids, lanes(ids, rebuilt, vocabulary), True, note, name)
 
 
 def apply_spans(ids: Sequence[int], spans: Sequence[Span], vocabulary: Vocabulary) -> tuple[int, ...]:

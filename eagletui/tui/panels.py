@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+from eagletui.core.fidelity import PROVED
 from eagletui.core.lifecycle import FINISHED_RUNS
+from eagletui.ledger.filters import UNPROVED
 from eagletui.ledger.rows import TickRow
 from eagletui.ledger.snapshot import Snapshot
 from eagletui.tui import figures
@@ -16,8 +18,6 @@ from eagletui.tui.widgets.safe_text import Piece
 
 Pieces = tuple[Piece, ...]
 
-PROVED: Final = ("served", "logprobs", "streamed")
-UNPROVED: Final = ("inferred", "counted", "canonical", "conflict")
 _ENDED: Final = ("answered", "tokenized", "quarantined", "failed", "refused")
 
 

@@ -154,7 +154,8 @@ class DiffScreen(FramedScreen):
     def _lay_out(self, *, keep_place: bool = False) -> None:
         if self._inspection is None or self._vocabulary is None:
             return
-        options = LaneOptions(self.lane.token_width, self._view, is_ascii(self.app))
+        name = self._inspection.a_name
+        options = LaneOptions(self.lane.token_width, self._view, is_ascii(self.app), name)
         if self._inspection.is_compared:
             lines = lay_out(self._inspection.lanes, self._vocabulary, options)
         else:
@@ -226,7 +227,7 @@ class DiffScreen(FramedScreen):
         lane = spans[self.lane.span]
         name_panel(panel, f"Span {self.lane.span + 1} of {len(spans)}")
         lines: list[Content] = []
-        for name, ids, tone in (("proved", lane.a_ids, "$proved"), ("canonical", lane.b_ids, "$rebuilt")):
+        for name, ids, tone in ((inspection.a_name, lane.a_ids, "$proved"), ("canonical", lane.b_ids, "$rebuilt")):
             numbers, data = describe_side(ids, vocabulary)
             lines.append(styled((f"{name:<10}", tone), f"{numbers}   ", (data, "$quiet")))
         lines.append(styled(("cause     ", "$quiet"), f"{lane.kind} {cause(lane, vocabulary)}"))
@@ -321,7 +322,8 @@ class DiffScreen(FramedScreen):
             copy_text(self, "\n".join(f"{row.position} {row.token_id} {row.alone}" for row in self.tail_rows()))
         elif self._inspection.spans and self.lane.span is not None:
             lane = self._inspection.spans[self.lane.span]
-            copy_text(self, f"{self._key} byte {lane.offset}: proved {list(lane.a_ids)} canonical {list(lane.b_ids)}")
+            ids = f"{self._inspection.a_name} {list(lane.a_ids)} canonical {list(lane.b_ids)}"
+            copy_text(self, f"{self._key} byte {lane.offset}: {ids}")
         else:
             copy_text(self, f"{self._key} ids {list(self._inspection.ids)}")
 

@@ -11,6 +11,7 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Input
 
 from eagletui.core.errors import LedgerError
+from eagletui.core.fidelity import PROVED
 from eagletui.ledger.filters import SampleFilter, Sort
 from eagletui.ledger.rows import SampleRow
 from eagletui.ledger.snapshot import Snapshot
@@ -27,7 +28,6 @@ from eagletui.tui.widgets.ledger_table import PAGE_ROWS, Column, LedgerTable
 from eagletui.tui.widgets.safe_text import Piece, SafeText, name_panel, stacked, styled
 
 _PROBLEMS: Final = tuple(PRESETS[name] for name in ("mismatched", "drifting", "failed"))
-_PROVED: Final = ("served", "logprobs", "streamed")
 
 
 class SamplesScreen(FramedScreen):
@@ -176,7 +176,7 @@ class SamplesScreen(FramedScreen):
     def _evidence(self, row: SampleRow) -> Piece:
         if row.evidence is None:
             return figures.UNKNOWN
-        tone = "" if row.evidence in _PROVED else "bold $error" if row.evidence == "conflict" else "$warning"
+        tone = "" if row.evidence in PROVED else "bold $error" if row.evidence == "conflict" else "$warning"
         return (row.evidence, tone)
 
     def on_ledger_table_moved(self, message: LedgerTable.Moved) -> None:
