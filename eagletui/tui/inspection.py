@@ -49,9 +49,8 @@ def inspect(detail: SampleDetail, vocabulary: Vocabulary) -> Inspection | None:
     ids = tuple(tokens.output_ids)
     if tokens.evidence not in COMPARED:
         billed, counted = figures.count(detail.row.billed_output_tokens), figures.count(len(ids))
-        note = (
-            f"Counted only: the API gave no ids. One lane, the canonical encoding; billed {billed}, counted {counted}."
-        )
+        why = "Conflict: what was billed or said does not fit" if tokens.evidence == "conflict" else "Counted only"
+        note = f"{why}; no ids are proved. One lane, the canonical encoding: billed {billed}, counted {counted}."
         return Inspection(ids, (Lane(0, 0, ids, ids, "="),), False, note)
     unknown = vocabulary.first_unknown(ids)
     if unknown is not None:

@@ -45,7 +45,7 @@ def test_a_counted_sample_gets_no_invented_alignment(busy: Built) -> None:
     assert shown is not None
     assert not shown.is_compared
     assert shown.spans == ()
-    assert shown.note.startswith("Counted only: the API gave no ids.")
+    assert shown.note.startswith("Counted only; no ids are proved.")
 
 
 def test_a_failed_sample_has_nothing_to_inspect(busy: Built) -> None:
