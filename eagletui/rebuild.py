@@ -127,12 +127,13 @@ def rebuild_run(
         _refuse_misfit(ids.tokenizer, config)
         reader = stack.enter_context(LedgerReader(folder.ledger_path))
         profiles = _settle_profiles(reader, ids)
-        ids = replace(ids, profiles={endpoint: choice.profile for endpoint, choice in profiles.items()})
+        by_endpoint = profiles if config.model.profile == AUTO else {}
+        ids = replace(ids, profiles={endpoint: choice.profile for endpoint, choice in by_endpoint.items()})
         recipe = Recipe(
             folder.ledger_path,
             folder.tokenizer_dir,
             config,
-            {endpoint: choice.profile.name for endpoint, choice in profiles.items()},
+            {endpoint: choice.profile.name for endpoint, choice in by_endpoint.items()},
         )
         samples = reader.sample_ids(ANSWERED)
         cpus = len(os.sched_getaffinity(0)) if processes is None else processes

@@ -1,7 +1,7 @@
 """The ids of a run's samples as its config asks: the same for the engine, live, and for a rebuild of kept replies."""
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -11,6 +11,7 @@ from eagletui.core.errors import EagleError
 from eagletui.core.outputs import LossProfile, OutputFormat
 from eagletui.core.reply import Reply
 from eagletui.ledger.orders import TokensResult
+from eagletui.ledger.rows import EndpointRow
 from eagletui.tokens.answer import Rebuilt, rebuild
 from eagletui.tokens.formats import AUTO, asked_thinking, load_profile
 from eagletui.tokens.load import Tokenizer
@@ -83,6 +84,13 @@ class RunIds:
         elif asked != "default":
             said["reasoning"] = {"effort": asked}
         return asked_thinking(self.fmt, said)
+
+
+def chosen_profiles(config: RunConfig, endpoints: Iterable[EndpointRow]) -> dict[str, LossProfile]:
+    """Return the profiles that `auto` has chosen for a run's endpoints; none where the config names one."""
+    if config.model.profile != AUTO:
+        return {}
+    return {row.tag: load_profile(row.profile) for row in endpoints if row.profile is not None}
 
 
 def as_stored(rebuilt: Rebuilt, reply: Reply, rendered: Sequence[int] | None) -> TokensResult:

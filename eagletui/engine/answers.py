@@ -10,19 +10,15 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from eagletui.config import RunConfig
 from eagletui.core.drift import Verdict, relabel
 from eagletui.core.errors import EagleError
-from eagletui.core.outputs import LossProfile, OutputFormat
 from eagletui.core.reply import Reply
 from eagletui.core.text import clean_line
 from eagletui.ledger.orders import QueuedSample, TokensResult
 from eagletui.providers.base import RawReply, Sampling
 from eagletui.providers.reading import read_reply
-from eagletui.tokens.answer import Rebuilt, rebuild
-from eagletui.tokens.formats import asked_thinking
-from eagletui.tokens.load import Tokenizer
-from eagletui.tokens.prompt import render_prompt
+from eagletui.run_ids import RunIds, as_stored
+from eagletui.tokens.answer import Rebuilt
 
 T = TypeVar("T")
 
@@ -59,22 +55,14 @@ class Judged:
 class AnswerDesk:
     """Renders prompts and rebuilds answers in a thread of its own."""
 
-    def __init__(
-        self, config: RunConfig, tokenizer: Tokenizer, fmt: OutputFormat, profile: LossProfile, *, doubted: bool = False
-    ) -> None:
+    def __init__(self, ids: RunIds, *, doubted: bool = False) -> None:
         """Take what a run's answers are rebuilt with.
 
         Args:
-            config: of the run.
-            tokenizer: the target model's.
-            fmt: how the family writes.
-            profile: what the server strips.
+            ids: the run's tokenizer, format and profiles.
             doubted: the format does not fit the tokenizer, so no count proves anything.
         """
-        self._config = config
-        self._tokenizer = tokenizer
-        self._format = fmt
-        self._profile = profile
+        self._ids = ids
         self._doubted = doubted
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="answers")
         self.waiting = 0
@@ -84,12 +72,13 @@ class AnswerDesk:
         """Render prompts."""
         return await self._compute(lambda: [self._prepare(sample) for sample in samples])
 
-    async def judge(self, raw: RawReply, ready: ReadySample, verdict: Verdict) -> Judged:
+    async def judge(self, raw: RawReply, ready: ReadySample, endpoint: str, verdict: Verdict) -> Judged:
         """Parse a body and rebuild its ids.
 
         Args:
             raw: as received.
             ready: the sample it answers.
+            endpoint: the one that answered.
             verdict: what the endpoint's earlier answers say.
 
         Raises:
@@ -97,7 +86,7 @@ class AnswerDesk:
         """
         self.waiting += 1
         try:
-            return await self._compute(lambda: self._judge(raw, ready, verdict))
+            return await self._compute(lambda: self._judge(raw, ready, endpoint, verdict))
         finally:
             self.waiting -= 1
 
@@ -109,15 +98,11 @@ class AnswerDesk:
         return await asyncio.get_running_loop().run_in_executor(self._executor, act)
 
     def _prepare(self, sample: QueuedSample) -> ReadySample:
-        section = self._config.sampling_for(sample.dataset)
-        dice = random.Random(f"{self._config.run.seed}:{sample.id}:{sample.attempts}")
-        try:
-            rendered = render_prompt(sample.prompt, self._tokenizer, self._format, self._config.model.template_kwargs)
-            prompt_ids = array("i", rendered.ids)
-            count = len(prompt_ids)
-        except EagleError:
-            prompt_ids = None
-            count = len(msgspec.json.encode(sample.prompt))
+        config = self._ids.config
+        section = config.sampling_for(sample.dataset)
+        dice = random.Random(f"{config.run.seed}:{sample.id}:{sample.attempts}")
+        prompt_ids = self._ids.prompt_ids(sample.prompt)
+        count = len(msgspec.json.encode(sample.prompt)) if prompt_ids is None else len(prompt_ids)
         return ReadySample(
             sample=sample,
             prompt_ids=prompt_ids,
@@ -132,31 +117,16 @@ class AnswerDesk:
             max_tokens=section.max_tokens,
         )
 
-    def _judge(self, raw: RawReply, ready: ReadySample, verdict: Verdict) -> Judged:
+    def _judge(self, raw: RawReply, ready: ReadySample, endpoint: str, verdict: Verdict) -> Judged:
         reply = read_reply(raw)
+        offset = None if verdict.cause is None else verdict.cause.offset
+        sample = ready.sample
         try:
-            rebuilt = rebuild(
-                reply,
-                self._tokenizer,
-                self._format,
-                self._profile,
-                max_tokens=ready.max_tokens,
-                offset=None if verdict.cause is None else verdict.cause.offset,
-                prompt=ready.sample.prompt,
-                thinking=asked_thinking(self._format, self._switches(ready.sampling)),
-            )
+            rebuilt = self._ids.rebuild(reply, sample.prompt, sample.dataset, endpoint, offset=offset)
         except EagleError as error:
             return Judged(reply, None, None, verdict, clean_line(str(error), 300))
-        return Judged(reply, rebuilt, _tokens(labelled(rebuilt, reply, verdict, doubted=self._doubted), ready), verdict)
-
-    def _switches(self, sampling: Sampling) -> dict[str, object]:
-        """What the request says about thinking, as `asked_thinking` reads it."""
-        said: dict[str, object] = {"chat_template_kwargs": self._config.model.template_kwargs}
-        if sampling.reasoning == "off":
-            said["reasoning"] = {"enabled": False}
-        elif sampling.reasoning != "default":
-            said["reasoning"] = {"effort": sampling.reasoning}
-        return said
+        final = labelled(rebuilt, reply, verdict, doubted=self._doubted)
+        return Judged(reply, rebuilt, as_stored(final, reply, ready.prompt_ids), verdict)
 
 
 def labelled(rebuilt: Rebuilt, reply: Reply, verdict: Verdict, *, doubted: bool) -> Rebuilt:
@@ -172,22 +142,3 @@ def labelled(rebuilt: Rebuilt, reply: Reply, verdict: Verdict, *, doubted: bool)
     if usability == "usable":
         usability = "text_suspect" if doubted else "resegmented"
     return replace(rebuilt, evidence=evidence, reason=reason, usability=usability)
-
-
-def _tokens(rebuilt: Rebuilt, ready: ReadySample) -> TokensResult:
-    return TokensResult(
-        output_ids=rebuilt.output_ids,
-        raw=rebuilt.raw,
-        evidence=rebuilt.evidence,
-        usability=rebuilt.usability,
-        prompt_ids=ready.prompt_ids,
-        spans=rebuilt.spans,
-        reason=rebuilt.reason,
-        counted=rebuilt.counted,
-        offset=rebuilt.offset,
-        drift=rebuilt.drift,
-        tail_trimmed=rebuilt.tail_trimmed,
-        excess=rebuilt.excess,
-        plain_excess=rebuilt.plain_excess,
-        ended=rebuilt.ended,
-    )

@@ -117,7 +117,8 @@ class Dispatcher:
         failure: ProviderFailure | None = None
         try:
             raw = await self._receive(flight)
-            judged = await self.desk.judge(raw, flight.ready, self.verdict_of(flight.endpoint.tag))
+            tag = flight.endpoint.tag
+            judged = await self.desk.judge(raw, flight.ready, tag, self.verdict_of(tag))
         except ProviderFailure as error:
             failure = error
         except asyncio.CancelledError:

@@ -15,14 +15,15 @@ from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.market import Market
 from eagletui.engine.runner import Runner
 from eagletui.ledger.orders import Recovery
+from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import RunRow
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.providers.base import Endpoint, KeyStatus, Provider, ProviderFailure
+from eagletui.run_ids import RunIds, chosen_profiles
 from eagletui.runs import RunFolder
-from eagletui.tokens.formats import AUTO, load_format, load_profile
+from eagletui.tokens.formats import load_format
 from eagletui.tokens.judge import fit_findings
 from eagletui.tokens.load import load_tokenizer
-from eagletui.tokens.profiles import UNTOUCHED
 
 log = logging.getLogger("eagletui.engine")
 
@@ -44,10 +45,11 @@ async def serve(folder: RunFolder, *, exit_when_paused: bool) -> int:
         recovery = await ledger.do(_recover)
         log.info("recovered: %s", recovery)
         tokenizer = load_tokenizer(folder.tokenizer_dir)
-        profile = load_profile(UNTOUCHED if config.model.profile == AUTO else config.model.profile)
         fmt = load_format(config.model.format)
         doubts = fit_findings(tokenizer, fmt, 0, None)
-        desk = AnswerDesk(config, tokenizer, fmt, profile, doubted=bool(doubts))
+        with LedgerReader(folder.ledger_path) as reader:
+            profiles = chosen_profiles(config, reader.endpoints())
+        desk = AnswerDesk(RunIds(config, tokenizer, fmt, profiles), doubted=bool(doubts))
         provider = connect(config, folder)
         offered = Market(config.pace.stream, config.pace.spread)
         offered.take(await _reach(provider))
