@@ -1,6 +1,6 @@
 """The evidence ladder: how token ids are believed, and what a count alone can say."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -46,6 +46,8 @@ class Proof:
     """Tokens billed behind `ids` that a cut inside a character made unreadable."""
     leans_on_format: bool = False
     """Structural tokens among `ids`, the end token too, are the format's word and not the server's."""
+    refuted: bool = False
+    """The bill says that the server's pieces are no tokens at all: something cut the text anew."""
 
     @property
     def holds(self) -> bool:
@@ -116,17 +118,32 @@ def same_text(shown: str, data: bytes) -> bool:
     return _collapsed(shown) == _collapsed(data.decode("utf-8", "replace"))
 
 
-def covers(data: bytes, shown: Sequence[str]) -> bool:
-    """Tell whether texts stand in the data one after the other, outer blanks and runs of U+FFFD aside."""
+def covers(data: bytes, shown: Sequence[str], around: Collection[str] | None = None) -> bool:
+    """Tell whether texts stand in the data one after the other, runs of U+FFFD counted as one.
+
+    Args:
+        data: what the ids decode to.
+        shown: the server's texts in order. Servers take blanks away and never add any.
+        around: literals that may stand before, between and behind the texts beside blanks; None where anything may.
+    """
     text = _collapsed(data.decode("utf-8", "replace"))
     at = 0
+    left: list[str] = []
     for piece in shown:
-        wanted = _collapsed(piece).strip()
+        wanted = _collapsed(piece)
         found = text.find(wanted, at)
         if found < 0:
             return False
+        left.append(text[at:found])
         at = found + len(wanted)
-    return True
+    left.append(text[at:].rstrip(REPLACEMENT))
+    return around is None or all(not _without(stretch, around).strip() for stretch in left)
+
+
+def _without(stretch: str, literals: Collection[str]) -> str:
+    for literal in sorted(filter(None, literals), key=len, reverse=True):
+        stretch = stretch.replace(literal, "")
+    return stretch
 
 
 def _collapsed(text: str) -> str:

@@ -78,6 +78,8 @@ class Reply:
     """None for a non-stream reply."""
     stopped_by: int | str | None = None
     """What ended the answer where the server says: a token id or a stop string (`stop_reason`, `matched_stop`)."""
+    names_stop: bool = False
+    """The server has a field for `stopped_by`; where it is empty, the model's own end token ended the answer."""
     refusal: str | None = None
     error: str | None = None
     """The provider's error text, cleaned, when the answer ended in an error."""

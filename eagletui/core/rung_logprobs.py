@@ -5,7 +5,7 @@ character holds the bytes of the whole group. llama.cpp sends no entry for such 
 character has the last token's id and the bytes of all. `token_id:N` and llama.cpp's `id` name tokens outright.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -40,18 +40,25 @@ class _Group:
 def logprobs(
     reply: Reply,
     shown: Sequence[str],
+    around: Collection[str] | None,
     vocabulary: Vocabulary,
     end_id: int | None,
     canonical: Sequence[int],
+    *,
+    offset: int = 0,
+    may_stop_early: bool = False,
 ) -> Proof | None:
     """Judge logprob entries.
 
     Args:
         reply: the answer.
         shown: its texts in the order in which the model wrote them.
+        around: literals that may stand around them; None where anything may.
         vocabulary: the tokenizer's.
         end_id: the token that ends this answer; None for a cut one.
         canonical: canonical ids; where an ambiguous group agrees with them they are preferred, without being proof.
+        offset: the endpoint's named constant: billed minus counted.
+        may_stop_early: a stop string may have ended the answer in place of the end token.
 
     Returns:
         None when there are no entries.
@@ -60,12 +67,14 @@ def logprobs(
     if not entries:
         return None
     billed = reply.usage.completion_tokens if reply.usage else None
+    billed = None if billed is None else billed - offset
     groups, hidden, fault = _groups(entries, vocabulary)
     if fault:
         return Proof("logprobs", (), fault)
     cut = end_id is None
     shows_tail = bool(shown) and shown[-1].endswith(REPLACEMENT)
-    sums = _sums(groups, billed, hidden, cut=cut, shows_tail=shows_tail, vocabulary=vocabulary)
+    lost_end = not cut and not may_stop_early and not _ends_with_special(groups, vocabulary)
+    sums = _sums(groups, billed, hidden, cut=cut, lost_end=lost_end, shows_tail=shows_tail)
     chosen, tail, ambiguous = _solve(groups, sums)
     reason = ambiguous or sums.fault
     if not reason and tail > (HIDDEN_TAIL if cut else 0):
@@ -75,18 +84,29 @@ def logprobs(
         return Proof("logprobs", (), reason)
     if sums.lost_end and end_id is not None:
         ids = (*ids, end_id)
+    if not reason and end_id is not None and end_id in ids[:-1]:
+        reason = "the entries go on behind the end token"
     if not reason:
-        reason = _uncovered(ids, shown, vocabulary, None if billed is not None else canonical)
+        reason = _uncovered(ids, shown, around, vocabulary, None if billed is not None else canonical)
     return Proof("logprobs", ids, reason, tail, leans_on_format=sums.lost_end)
 
 
 def _uncovered(
-    ids: Sequence[int], shown: Sequence[str], vocabulary: Vocabulary, canonical: Sequence[int] | None
+    ids: Sequence[int],
+    shown: Sequence[str],
+    around: Collection[str] | None,
+    vocabulary: Vocabulary,
+    canonical: Sequence[int] | None,
 ) -> str:
-    """Why the ids are not the whole answer; the count has told it unless there was none."""
+    """Why the ids are not the answer that the reply shows."""
     text = vocabulary.decode(ids)
-    if not covers(text, [*shown[:-1], *(last.rstrip(REPLACEMENT) for last in shown[-1:])]):
-        return "the entries do not cover the text"
+    if around is not None:
+        around = {
+            *around,
+            *(vocabulary.bytes_of(i).decode("utf-8", "replace") for i in ids if vocabulary.is_special(i)),
+        }
+    if not covers(text, [*shown[:-1], *(last.rstrip(REPLACEMENT) for last in shown[-1:])], around):
+        return "the entries do not give the text"
     if canonical is not None and text != vocabulary.decode(canonical):
         return "there is no usage, and the entries give other text than the reply"
     return ""
@@ -187,13 +207,12 @@ def _sums(
     hidden: int,
     *,
     cut: bool,
+    lost_end: bool,
     shows_tail: bool,
-    vocabulary: Vocabulary,
 ) -> _Sums:
     """Compare the entries with the billed count."""
     merged = any(len(group.ways) > 1 for group in groups)
     fixed = sum(group.least for group in groups if len(group.ways) == 1)
-    lost_end = not cut and not _ends_with_special(groups, vocabulary)
     if billed is None:
         fault = "a merged entry has an unknown number of tokens and there is no usage" if merged else ""
         return _Sums((0,), (hidden,), lost_end, fault)
@@ -205,7 +224,9 @@ def _sums(
     missing = billed - fixed
     if cut and missing in tails:
         return _Sums((0,), (missing,), False, "")
-    if not cut and not shows_tail and missing in ((0, 1) if lost_end else (0, -1)):
+    # Where every entry is one token, the text alone settles them, and the end token may be unbilled.
+    single = all(group.least == 1 or group.named for group in groups)
+    if not cut and not shows_tail and (missing == lost_end or (single and missing == lost_end - 1)):
         return _Sums((0,), (0,), lost_end, "")
     return _Sums((0,), (hidden,), lost_end, f"{fixed} tokens are in the entries and {billed} were billed")
 

@@ -8,7 +8,7 @@ from cumulative counts; without those only their sum is known, and only if one a
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from eagletui.core.fidelity import HIDDEN_TAIL, REPLACEMENT, Proof
 from eagletui.core.reply import Delta
@@ -20,6 +20,9 @@ _FINE = 0.7
 
 _TAIL_GUESSES = 64
 """Most tokens that are looked for behind the last text: stray bytes can keep a server waiting for long."""
+
+_REFUTED: Final = 2
+"""Tokens that the deltas need beyond the billed ones from which they cannot be tokens."""
 
 _LOST = REPLACEMENT.encode()
 
@@ -93,14 +96,17 @@ def streamed(
     """
     solution = _Solution(0, None, 0)
     reason = "there is no usage to check the stream against"
+    refuted = False
     if billed is not None:
         text_tokens = billed - sum(len(piece.before) for piece in stream) - len(after)
         if all(piece.count is not None for piece in stream):
             solution = _counted(stream, text_tokens, vocabulary)
         else:
             solution = _summed([piece.data for piece in stream], text_tokens, vocabulary)
-        reason = _verdict(solution, stream, text_tokens, vocabulary)
-        if not reason and solution.tail > (HIDDEN_TAIL if cut else 0):
+        reason, refuted = _verdict(solution, stream, text_tokens, vocabulary)
+        # A cut inside a character is believed where the answer has characters of several bytes at all.
+        hidden = HIDDEN_TAIL if cut and not all(piece.data.isascii() for piece in stream) else 0
+        if not reason and solution.tail > hidden:
             reason = f"{solution.tail} tokens at the end never became text"
     if any(_LOST in piece.data for piece in stream):
         reason = "the server replaced bytes that are no character"
@@ -111,7 +117,7 @@ def streamed(
     for piece, own in zip(stream, chosen, strict=True):
         ids += (*piece.before, *own)
     leans = bool(after) or any(piece.before for piece in stream)
-    return Proof("streamed", (*ids, *after), reason, solution.tail, leans_on_format=leans)
+    return Proof("streamed", (*ids, *after), reason, solution.tail, leans_on_format=leans, refuted=refuted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,19 +130,24 @@ class _Solution:
     tail: int
 
 
-def _verdict(solution: _Solution, stream: Sequence[Piece], total: int, vocabulary: Vocabulary) -> str:
+def _verdict(solution: _Solution, stream: Sequence[Piece], total: int, vocabulary: Vocabulary) -> tuple[str, bool]:
+    """Why the stream proves nothing, empty where it does, and whether its deltas cannot be tokens."""
     if solution.number == 1:
-        return ""
+        chosen = zip(stream, solution.chosen or (), strict=True)
+        if any(len(own) > 1 and len(own) != smallest(piece.data, vocabulary) for piece, own in chosen):
+            return "a delta covers more tokens than its text needs, so text may have been lost before it", False
+        return "", False
     if solution.number:
-        return "a group of tokens has several segmentations"
+        return "a group of tokens has several segmentations", False
     least = sum(smallest(piece.data, vocabulary) or 0 for piece in stream)
-    return f"the deltas hold at least {least} tokens and {total} were billed for them"
+    reason = f"the deltas hold at least {least} tokens and {total} were billed for them"
+    return reason, least > total + _REFUTED
 
 
 def _summed(data: Sequence[bytes], total: int, vocabulary: Vocabulary) -> _Solution:
     """Sizes known in sum only: unique if every delta has its least size and one segmentation of it.
 
-    Tokens above the least sizes may be a hidden tail or longer segmentations; only if no delta has one is it the tail.
+    Tokens above the least sizes may be a hidden tail, longer segmentations or lost text: they prove nothing.
     """
     least: list[int] = []
     for piece in data:
@@ -148,13 +159,7 @@ def _summed(data: Sequence[bytes], total: int, vocabulary: Vocabulary) -> _Solut
     if not 0 <= excess <= HIDDEN_TAIL:
         return _Solution(MANY if excess > 0 else 0, None, 0)
     ways = [segmentations(piece, size, vocabulary) for piece, size in zip(data, least, strict=True)]
-    number = min(MANY, math.prod(way.number for way in ways))
-    if excess and any(
-        segmentations(piece, size + extra, vocabulary).number
-        for piece, size in zip(data, least, strict=True)
-        for extra in range(1, excess + 1)
-    ):
-        number = MANY
+    number = MANY if excess else min(MANY, math.prod(way.number for way in ways))
     return _Solution(number, [way.ids for way in ways], excess)
 
 

@@ -155,6 +155,7 @@ class ReplyReader:
         self.finish: FinishReason | None = None
         self.native: str | None = None
         self.stopped_by: int | str | None = None
+        self.names_stop = False
         self.billed: Usage | None = None
         self.token_ids: tuple[int, ...] | None = None
         self.prompt_token_ids: tuple[int, ...] | None = None
@@ -226,6 +227,7 @@ class ReplyReader:
         self.native = self.native or native or raw
         if raw is None:
             return
+        self.names_stop = self.names_stop or "stop_reason" in choice or "matched_stop" in choice
         finish = FINISH_REASONS.get(raw.lower())
         if finish is None:
             self.note(f"unknown finish reason {shown(raw)}")
@@ -407,6 +409,7 @@ class ReplyReader:
             logprobs=tuple(self.logprobs) if self.saw_logprobs or self.logprobs else None,
             deltas=tuple(self.deltas) if streamed else None,
             stopped_by=self.stopped_by,
+            names_stop=self.names_stop,
             refusal="".join(self.refusal) or None,
             error=self.error,
             notes=tuple(self.notes),

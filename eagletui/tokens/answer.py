@@ -5,7 +5,7 @@ choose among the raw texts that are left (`core/choice`), and then climbs the la
 logprob bytes, stream boundaries, and below those the canonical encoding with what a count can say about it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -108,6 +108,7 @@ def rebuild(
     readings = candidates(trimmed_reply, fmt, profile, prompt, max_tokens=max_tokens, thinking=thinking)
     if isinstance(reply.stopped_by, str):
         readings = tuple(_without_end(reading) for reading in readings)
+    unsaid = bool(stop_strings) and reply.stopped_by is None and not reply.names_stop
     billed = reply.usage.completion_tokens if reply.usage else None
     applied = offset or 0 if readings[0].end is not None else 0
     choice = choose(
@@ -124,8 +125,12 @@ def rebuild(
     canonical, unresolved = encode_parts(assembly.parts, tokenizer, encode)
     if assembly.open_ended and billed is not None:
         canonical = canonical[:billed]
-    proofs = _proofs(reply, assembly, canonical, tokenizer, billed, applied, stop_strings)
+    early = unsaid or isinstance(reply.stopped_by, str)
+    around = None if early or reply.tool_calls or fmt.content.open else {fmt.reasoning.open, fmt.reasoning.close}
+    proofs = _proofs(reply, assembly, canonical, tokenizer, billed, applied, around, early, bool(stop_strings))
     rebuilt = _settle(reply, choice, canonical, proofs, tokenizer, billed, applied, unresolved, shows_tail)
+    if unsaid and rebuilt.ended and not rebuilt.proved:
+        rebuilt = _unsure_of_end(rebuilt)
     return replace(rebuilt, plain_excess=_plain_excess(rebuilt, readings[0], measure, shows_tail))
 
 
@@ -158,6 +163,18 @@ def _without_end(reading: Assembly) -> Assembly:
     return replace(reading, parts=reading.parts[:-1], end=None)
 
 
+def _unsure_of_end(rebuilt: Rebuilt) -> Rebuilt:
+    """The label of an answer that a stop string may have ended: its end token is a guess that no count proves."""
+    why = "the request has stop strings, and the server does not say whether one ended the answer"
+    return replace(
+        rebuilt,
+        evidence="conflict" if rebuilt.evidence == "counted" else rebuilt.evidence,
+        usability="text_suspect" if rebuilt.usability in ("usable", "resegmented") else rebuilt.usability,
+        reason=_sentence([why, rebuilt.reason]),
+        excess=None,
+    )
+
+
 def _shown(reply: Reply) -> list[str]:
     """Texts of a reply in the order in which models write them."""
     texts = [reply.reasoning, reply.content, *(call.name for call in reply.tool_calls)]
@@ -171,16 +188,25 @@ def _proofs(
     tokenizer: Tokenizer,
     billed: int | None,
     applied: int,
-    stop_strings: Sequence[str],
+    around: Collection[str] | None,
+    early: bool,
+    looks_for_stops: bool,
 ) -> list[Proof]:
     """What each rung says, best first."""
     vocabulary = tokenizer.vocabulary
     end_id = vocabulary.specials.get(assembly.end) if assembly.end is not None else None
     shown = _shown(reply)
     proofs = [
-        served(reply, shown, vocabulary, end_id),
-        logprobs(reply, shown, vocabulary, end_id, canonical),
-        _streamed(reply, assembly, canonical, tokenizer, None if billed is None else billed - applied, stop_strings),
+        served(reply, shown, around, vocabulary, end_id, may_stop_early=early),
+        logprobs(reply, shown, around, vocabulary, end_id, canonical, offset=applied, may_stop_early=early),
+        _streamed(
+            reply,
+            assembly,
+            canonical,
+            tokenizer,
+            None if billed is None else billed - applied,
+            early or looks_for_stops,
+        ),
     ]
     return [proof for proof in proofs if proof is not None]
 
@@ -191,12 +217,12 @@ def _streamed(
     canonical: tuple[int, ...],
     tokenizer: Tokenizer,
     billed: int | None,
-    stop_strings: Sequence[str],
+    looks_for_stops: bool,
 ) -> Proof | None:
     """Lay the deltas along the raw text and judge them."""
     if not reply.deltas:
         return None
-    if stop_strings or isinstance(reply.stopped_by, str):
+    if looks_for_stops:
         return Proof("streamed", (), "the server looks for stop strings, so deltas need not end with a token")
     if not assembly.verbatim:
         return Proof("streamed", (), "the server strips text, so the deltas are not the raw text")

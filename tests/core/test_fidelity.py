@@ -66,6 +66,15 @@ def test_replaced_bytes_compare_equal_to_the_bytes_they_stand_for() -> None:
 def test_texts_are_looked_for_in_order() -> None:
     raw = b"reason</think>\n\nanswer<|im_end|>"
     assert covers(raw, ["reason", "answer"])
-    assert covers(raw, ["reason\n", "\nanswer"])
+    assert covers(raw, ["reason", "\nanswer"])
+    assert not covers(raw, ["reason\n", "answer"])
     assert not covers(raw, ["answer", "reason"])
     assert not covers(raw, ["reason", "other"])
+
+
+def test_only_blanks_and_named_literals_may_stand_around_the_texts() -> None:
+    raw = b"reason</think>\n\nanswer<|im_end|>"
+    assert covers(raw, ["reason", "answer"], {"</think>", "<|im_end|>"})
+    assert not covers(raw, ["reason", "answer"], {"</think>"})
+    assert not covers(raw, ["answer"], {"</think>", "<|im_end|>"})
+    assert covers(b"answer\xe2\x98", ["answer"], set())

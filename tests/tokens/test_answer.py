@@ -66,7 +66,22 @@ def test_an_offset_makes_a_stream_provable_whose_stop_token_is_not_billed(smollm
     streamed = parse_events([*events, usage])
     assert smol(streamed, smollm2).evidence == "conflict"
     assert smol(streamed, smollm2, offset=-1).evidence == "streamed"
-    assert smol(streamed, smollm2, offset=-1, stop_strings=["\n\n"]).evidence == "counted"
+    assert smol(streamed, smollm2, offset=-1, stop_strings=["\n\n"]).evidence == "conflict"
+    events[-1]["choices"][0]["stop_reason"] = None
+    told = parse_events([*events, usage])
+    assert smol(told, smollm2, offset=-1, stop_strings=["\n\n"]).evidence == "counted"
+
+
+def test_where_a_stop_string_may_have_ended_an_answer_no_end_token_is_taken_for_granted(smollm2: Tokenizer) -> None:
+    words = smollm2.encode("Hello there")
+    unsaid = smol(reply("Hello there", "stop", len(words) + 1), smollm2, stop_strings=["."])
+    assert (unsaid.evidence, unsaid.usability) == ("conflict", "text_suspect")
+    assert "does not say whether one ended the answer" in unsaid.reason
+    served = smol(reply("Hello there", "stop", len(words), token_ids=words), smollm2, stop_strings=["."])
+    assert (served.evidence, served.output_ids) == ("served", tuple(words))
+    entries = {"content": [entry(smollm2.vocabulary.bytes_of(word).decode()) for word in words]}
+    logged = smol(reply("Hello there", "stop", len(words), logprobs=entries), smollm2, stop_strings=["."])
+    assert (logged.evidence, logged.output_ids) == ("logprobs", tuple(words))
 
 
 def test_served_ids_are_kept_whole_and_their_lost_stop_token_comes_back(smollm2: Tokenizer) -> None:
@@ -75,6 +90,9 @@ def test_served_ids_are_kept_whole_and_their_lost_stop_token_comes_back(smollm2:
     for given in ([*words, end], words):
         found = smol(reply("Hello there", "stop", len(words) + 1, token_ids=given), smollm2)
         assert (found.evidence, found.output_ids, found.drift) == ("served", (*words, end), 0)
+    for billed in (len(words), None):
+        found = smol(reply("Hello there", "stop", billed, token_ids=words), smollm2)
+        assert (found.evidence, found.output_ids, found.leans_on_format) == ("served", (*words, end), True)
 
 
 @pytest.mark.parametrize(
@@ -92,6 +110,29 @@ def test_served_ids_that_cannot_be_right_fall_to_the_next_rung_with_the_reason(
     assert found.evidence in ("conflict", "counted")
     assert found.output_ids == tuple(smollm2.encode("Hello there"))
     assert why in found.reason
+
+
+def test_nothing_is_proved_by_ids_that_go_on_behind_the_end_token(smollm2: Tokenizer) -> None:
+    end = smollm2.vocabulary.special_id("<|im_end|>")
+    ids = [*smollm2.encode("Hello there"), end, end]
+    served = smol(reply("Hello there", "stop", len(ids), token_ids=ids), smollm2)
+    assert (served.evidence, served.output_ids) == ("conflict", tuple(ids[:-1]))
+    assert "go on behind the end token" in served.reason
+    entries = {"content": [entry(smollm2.vocabulary.bytes_of(token_id).decode()) for token_id in ids]}
+    for billed in (len(ids), len(ids) - 1):
+        assert not smol(reply("Hello there", "stop", billed, logprobs=entries), smollm2).proved
+
+
+@pytest.mark.parametrize("extra", [" there", "\n", "."])
+def test_ids_and_entries_that_hold_more_than_the_reply_shows_prove_nothing(extra: str, smollm2: Tokenizer) -> None:
+    """Blanks may have been taken off; words may not."""
+    ids = [*smollm2.encode("Hello there"), *smollm2.encode(extra)]
+    is_blank = not extra.strip()
+    entries = {"content": [entry(smollm2.vocabulary.bytes_of(token_id).decode()) for token_id in ids]}
+    assert smol(reply("Hello there", "length", len(ids), token_ids=ids), smollm2).proved == is_blank
+    assert smol(reply("Hello there", "length", len(ids), logprobs=entries), smollm2).proved == is_blank
+    fewer = ids[: -len(smollm2.encode(extra))]
+    assert not smol(reply("Hello there" + extra, "length", len(fewer), token_ids=fewer), smollm2).proved
 
 
 def entry(text: str) -> dict[str, Any]:

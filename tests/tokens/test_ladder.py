@@ -1,5 +1,7 @@
 """Proof is proof: for any token list of a real vocabulary, however a server shows it, a proved label has the ids."""
 
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -118,3 +120,56 @@ def test_a_group_with_two_segmentations_of_its_size_is_not_called_streamed(piece
     for group in (bytewise(piece.encode()), [VOCABULARY.id_of(bytes([b])) or 0 for b in piece.encode()]):
         result = check(parse_events(stream([word, *group], VOCABULARY, end_id=END)), [word, *group], ended=True)
         assert result.output_ids is not None
+
+
+def texts_of(events: list[Any]) -> list[int]:
+    """Positions of the events that carry text."""
+    return [at for at, event in enumerate(events) if event["choices"] and event["choices"][0]["delta"].get("content")]
+
+
+@many
+@given(samples, st.lists(st.integers(1, 5), max_size=4), st.booleans(), st.data())
+def test_an_ended_stream_that_lost_an_event_is_never_called_streamed(
+    ids: list[int], cuts: list[int], counts: bool, data: st.DataObject
+) -> None:
+    events = stream(ids, VOCABULARY, end_id=END, cuts=cuts, counts=counts)
+    assume(len(texts_of(events)) > 1)
+    del events[data.draw(st.sampled_from(texts_of(events)))]
+    assert not rebuilt(parse_events(events)).proved
+
+
+@many
+@given(st.lists(st.sampled_from(WHOLE), min_size=2, max_size=14), st.booleans(), st.data())
+def test_a_cut_stream_of_one_whole_token_a_delta_that_lost_one_inside_is_never_called_streamed(
+    ids: list[int], counts: bool, data: st.DataObject
+) -> None:
+    """Behind the last text a lost event looks like a cut inside a character, where the answer has such characters."""
+    events = stream(ids, VOCABULARY, end_id=None, counts=counts)
+    places = texts_of(events)
+    ascii_only = VOCABULARY.decode(ids).isascii()
+    assume(ascii_only or len(places) > 2)
+    del events[data.draw(st.sampled_from(places if ascii_only else places[:-2]))]
+    assert not rebuilt(parse_events(events)).proved
+
+
+@many
+@given(samples, st.booleans(), st.sampled_from(["vllm", "llama.cpp"]), st.data())
+def test_entries_that_lost_or_repeat_one_are_called_logprobs_only_where_the_ids_are_right(
+    ids: list[int], doubled: bool, server: str, data: st.DataObject
+) -> None:
+    body = whole(ids, VOCABULARY, end_id=END, logprobs=server)
+    entries = body["choices"][0]["logprobs"]["content"]
+    at = data.draw(st.integers(0, len(entries) - 1))
+    entries[at : at + 1] = [entries[at]] * 2 if doubled else []
+    check(parse_body(body), ids, ended=True)
+
+
+@many
+@given(samples, st.lists(st.integers(0, 30), min_size=1, max_size=3))
+def test_usage_that_is_sent_more_than_once_changes_nothing(ids: list[int], places: list[int]) -> None:
+    events = stream(ids, VOCABULARY, end_id=END)
+    once = rebuilt(parse_events(events))
+    for place in places:
+        events.insert(min(place, len(events)), events[-1])
+    again = rebuilt(parse_events(events))
+    assert (again.evidence, again.output_ids, again.billed) == (once.evidence, once.output_ids, once.billed)
