@@ -60,9 +60,12 @@ def test_the_screens_never_load_tensors_http_or_tokenizers() -> None:
     assert loaded.isdisjoint({"torch", "transformers", "httpx", "aiohttp", "tokenizers", "tiktoken", "xllamacpp"})
 
 
-@pytest.mark.parametrize(
-    "package", ["core", "ledger", "tokens", "prompts", "providers", "embedded", "engine", "export"]
-)
+def test_exports_of_ids_alone_load_no_tensors() -> None:
+    code = "import eagletui.cli.export, eagletui.export.jsonl, eagletui.export.parquet"
+    assert _loaded_after(code).isdisjoint({"torch", "transformers", "textual", "pyarrow", "datasets", "numpy"})
+
+
+@pytest.mark.parametrize("package", ["core", "ledger", "tokens", "prompts", "providers", "embedded", "engine"])
 def test_a_package_without_screens_does_not_load_textual(package: str) -> None:
     folder = REPOSITORY / "eagletui" / package
     modules = [

@@ -1,24 +1,49 @@
 """`eagletui export`: write training data of a run."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from eagletui.cli.output import bytes_text, print_json, print_pairs
+from eagletui.cli.loader_lines import effect_line, effect_object
+from eagletui.cli.output import bytes_text, counted, print_json, print_pairs
+from eagletui.cli.steps import steps
 from eagletui.core.errors import InputError
+from eagletui.core.loaders import (
+    SPECFORGE_ONLINE,
+    SPECULATORS,
+    TORCHSPEC_CACHE,
+    TORCHSPEC_PARQUET,
+    LoaderRule,
+    fitting_length,
+)
 from eagletui.core.text import clean_line
-from eagletui.export.jsonl import Exported, census_object, export_jsonl
-from eagletui.export.rows import ALSO_POSSIBLE
-from eagletui.runs import find
+from eagletui.export.rows import ALSO_POSSIBLE, Census
+from eagletui.export.token_file import Exported, census_object
+from eagletui.runs import RunFolder, find
 
-WRITTEN = ("jsonl",)
+if TYPE_CHECKING:
+    from eagletui.export.trainer_export import TrainerExport
+
+FORMS: Final = ("jsonl", "specforge", "speculators", "torchspec", "parquet")
+_TRAINERS: Final = ("specforge", "speculators")
+_FLAGS: Final = {
+    "--online": _TRAINERS,
+    "--model": (*_TRAINERS, "torchspec"),
+    "--draft-vocab-size": _TRAINERS,
+    "--new-vocabulary": _TRAINERS,
+    "--validation": ("speculators",),
+    "--chat-template": ("torchspec",),
+}
+"""Which forms a flag is for; the others are for all."""
 
 
 def export(
     run: Annotated[str, typer.Argument(help="A run's name, folder or ledger.", metavar="RUN")],
-    to: Annotated[str, typer.Option("--to", help="Form of the data: jsonl.", metavar="FORM")],
-    out: Annotated[Path, typer.Option("--out", help="Folder for the files.", metavar="DIR")],
+    to: Annotated[str, typer.Option("--to", help=f"Form of the data: {', '.join(FORMS)}.", metavar="FORM")],
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder for the files; one of an earlier export is added to.", metavar="DIR")
+    ],
     include: Annotated[
         list[str] | None,
         typer.Option(
@@ -27,46 +52,293 @@ def export(
             help=f"Also these samples, beside usable and resegmented ones: {', '.join(ALSO_POSSIBLE)}.",
         ),
     ] = None,
+    online: Annotated[
+        bool, typer.Option("--online", help="Ids alone, for a trainer that runs the target itself. No features needed.")
+    ] = False,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            metavar="PATH",
+            help="The target's folder; left out: where it lay at extraction. TorchSpec: its model.target_model_path.",
+        ),
+    ] = None,
+    max_length: Annotated[
+        int | None,
+        typer.Option(
+            "--max-length", metavar="TOKENS", min=8, help="The trainer's limit; left out: one that cuts no sample."
+        ),
+    ] = None,
+    draft_vocab_size: Annotated[
+        int | None,
+        typer.Option(
+            "--draft-vocab-size",
+            metavar="D",
+            min=1,
+            help="Tokens of the draft model; left out: 32000, or what is there.",
+        ),
+    ] = None,
+    new_vocabulary: Annotated[
+        bool, typer.Option("--new-vocabulary", help="Choose the draft vocabulary of the folder anew.")
+    ] = False,
+    validation: Annotated[
+        float | None,
+        typer.Option("--validation", metavar="PERCENT", min=0, max=90, help="Share of prompts to validate on."),
+    ] = None,
+    chat_template: Annotated[
+        str | None, typer.Option("--chat-template", metavar="NAME", help="TorchSpec's dataset.chat_template.")
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:
-    """Write training data: exact ids, their loss mask, and the evidence for them.
+    """Write training data: exact ids, their loss mask, the evidence for them, and features for trainers.
 
-    The files appear whole or not at all. SpecForge (online) and speculators (prepare-data) read the JSONL as it is.
+    jsonl feeds SpecForge (online) and speculators (prepare-data). specforge and speculators write the folder that
+    trains offline on the run's features; a later export into it adds rows and moves none. Prints what the trainer's
+    loader would change, and the command line to train with.
     """
-    if to not in WRITTEN:
-        raise InputError(
-            f"--to: found {clean_line(to, 40)}, expected {', '.join(WRITTEN)}. SpecForge (online) and speculators "
-            "(prepare-data) read the JSONL without tokenizing again."
-        )
+    if to not in FORMS:
+        raise InputError(f"--to: found {clean_line(to, 40)}, expected {', '.join(FORMS)}.")
+    given = {
+        "--online": online,
+        "--model": model is not None,
+        "--draft-vocab-size": draft_vocab_size is not None,
+        "--new-vocabulary": new_vocabulary,
+        "--validation": validation is not None,
+        "--chat-template": chat_template is not None,
+    }
+    for flag, is_given in given.items():
+        if is_given and to not in _FLAGS[flag]:
+            raise InputError(f"{flag} does not go with --to {to}; it is for {', '.join(_FLAGS[flag])}.")
     wrong = [name for name in include or () if name not in ALSO_POSSIBLE]
     if wrong:
         raise InputError(f"--include: found {clean_line(wrong[0], 40)}, expected {', '.join(ALSO_POSSIBLE)}.")
+    also = tuple(dict.fromkeys(include or ()))
+    if to == "torchspec":
+        return _to_torchspec(run, out, model, max_length, chat_template, also, json_)
     folder = find(run)
-    exported = export_jsonl(folder, out, also=tuple(dict.fromkeys(include or ())))
-    if json_:
-        print_json(
-            {
-                "run": folder.name,
-                "to": to,
-                "file": str(exported.file),
-                "manifest": str(exported.manifest),
-                "bytes": exported.bytes,
-                "sha256": exported.sha256,
-                **census_object(exported.census),
-            }
+    if to in ("jsonl", "parquet"):
+        return _to_file(folder, "jsonl" if to == "jsonl" else "parquet", out, max_length, also, json_)
+    from eagletui.export.trainer_export import Asked, export_for_trainer
+
+    with steps("writing features", 1) as step:
+        asked = Asked(
+            trainer="specforge" if to == "specforge" else "speculators",
+            online=online,
+            also=also,
+            model=None if model is None else Path(model),
+            vocabulary_size=draft_vocab_size,
+            new_vocabulary=new_vocabulary,
+            max_length=max_length,
+            validation_percent=validation,
+            step=step,
         )
+        done = export_for_trainer(folder, out, asked)
+    if json_:
+        print_json(_trainer_object(done, asked.rule))
     else:
-        print_pairs(_pairs(exported))
+        print_pairs(_trainer_pairs(done, asked.rule))
+        for command in done.commands:
+            print(command)
     return 0
 
 
-def _pairs(exported: Exported) -> list[tuple[str, str]]:
-    census = exported.census
-    left_out = ", ".join(f"{samples:,} {reason.replace('_', ' ')}" for reason, samples in census.left_out.items())
+def _to_file(
+    folder: RunFolder,
+    form: Literal["jsonl", "parquet"],
+    out: Path,
+    max_length: int | None,
+    also: tuple[str, ...],
+    json_: bool,
+) -> int:
+    if form == "jsonl":
+        from eagletui.export.jsonl import export_jsonl
+
+        done = export_jsonl(folder, out, also=also)
+    else:
+        from eagletui.export.parquet import export_parquet
+
+        done = export_parquet(folder, out, also=also)
+    rules = (SPECFORGE_ONLINE, SPECULATORS) if form == "jsonl" else (TORCHSPEC_PARQUET,)
+    command = _prepare_command(done, max_length) if form == "jsonl" else _parquet_command(done, max_length)
+    _print_file(folder.name, form, done, rules, max_length, {}, command, json_)
+    return 0
+
+
+def _to_torchspec(
+    run: str,
+    out: Path,
+    model: str | None,
+    max_length: int | None,
+    chat_template: str | None,
+    also: tuple[str, ...],
+    json_: bool,
+) -> int:
+    from eagletui.export.torchspec import TorchSpecConfig, export_torchspec, layers_of
+
+    missing = [
+        f"{flag} ({what})"
+        for flag, what, value in (
+            ("--model", "model.target_model_path", model),
+            ("--max-length", "training.max_seq_length", max_length),
+            ("--chat-template", "dataset.chat_template", chat_template),
+        )
+        if value is None
+    ]
+    if model is None or max_length is None or chat_template is None:
+        raise InputError(
+            f"--to torchspec needs the training config that is part of its cache key: {', '.join(missing)} not given. "
+            f"This door was made for TorchSpec at {TORCHSPEC_CACHE.version}; later ones read --to parquet as it is."
+        )
+    folder = find(run)
+    config = TorchSpecConfig(model, max_length, chat_template)
+    done = export_torchspec(folder, out, config, layers_of(Path(model)), also=also)
+    extra = {"cache_file": str(done.cache_file), "key": done.key, "made_for": TORCHSPEC_CACHE.version}
+    _print_file(folder.name, "torchspec", done.tokens, (TORCHSPEC_CACHE,), max_length, extra, done.command, json_)
+    return 0
+
+
+def _print_file(
+    name: str,
+    form: str,
+    done: Exported,
+    rules: tuple[LoaderRule, ...],
+    max_length: int | None,
+    extra: dict[str, str],
+    command: str,
+    json_: bool,
+) -> None:
+    longest = max(map(sum, done.lengths))
+    limits = [(rule, max_length or fitting_length(rule, longest)) for rule in rules]
+    if json_:
+        print_json(
+            {
+                "run": name,
+                "to": form,
+                "file": str(done.file),
+                "manifest": str(done.manifest),
+                "bytes": done.bytes,
+                "sha256": done.sha256,
+                **census_object(done.census),
+                **extra,
+                "loaders": [effect_object(rule, done.lengths, limit, done.by_text_changed) for rule, limit in limits],
+                "command": command,
+            }
+        )
+        return
+    print_pairs(
+        [
+            *_census_pairs(done.census),
+            ("file", f"{done.file} ({bytes_text(done.bytes)})"),
+            ("manifest", str(done.manifest)),
+            *((key.replace("_", " "), value) for key, value in extra.items()),
+            *((rule.trainer, effect_line(rule, done.lengths, limit)) for rule, limit in limits),
+            ("by text", _by_text(done.by_text_changed, done.census.samples)),
+        ]
+    )
+    print(command)
+
+
+def _prepare_command(done: Exported, max_length: int | None) -> str:
+    import shlex
+
+    limit = max_length or fitting_length(SPECULATORS, max(map(sum, done.lengths)))
+    prepared = done.file.absolute().with_name("prepared")
+    parts = ["speculators", "prepare-data", "--model", done.model_id, "--data", str(done.file.absolute())]
+    return shlex.join([*parts, "--output", str(prepared), "--seq-length", str(limit), "--no-skip-token-freq"])
+
+
+def _parquet_command(done: Exported, max_length: int | None) -> str:
+    import shlex
+
+    limit = max_length or fitting_length(TORCHSPEC_PARQUET, max(map(sum, done.lengths)))
+    parts = ["python", "-m", "torchspec.train_entry", "--config", "CONFIG.yaml"]
+    parts += [f"dataset.train_data_path={done.file.absolute()}", "dataset.defer_tokenization=false"]
+    return shlex.join([*parts, f"training.max_seq_length={limit}", f"model.target_model_path={done.model_id}"])
+
+
+def _trainer_object(done: "TrainerExport", rule: LoaderRule) -> dict[str, Any]:
+    manifest = done.manifest
+    return {
+        "run": manifest.run,
+        "to": manifest.trainer,
+        "route": manifest.route,
+        "out": str(done.out),
+        "manifest": str(done.out / "manifest.json"),
+        "samples": manifest.samples,
+        "tokens": manifest.tokens,
+        "sampled_tokens": manifest.sampled_tokens,
+        "by_evidence": manifest.by_evidence,
+        "by_usability": manifest.by_usability,
+        "by_dataset": manifest.by_dataset,
+        "left_out": manifest.left_out,
+        "train_rows": manifest.samples - done.validation_rows,
+        "validation_rows": done.validation_rows,
+        "added": done.added,
+        "files_written": done.files_written,
+        "bytes": done.bytes,
+        "layers_entering": manifest.target.layers_entering,
+        "layers_output": manifest.target.layers_output,
+        "last_hidden_norm": manifest.last_hidden_norm,
+        "draft_vocabulary": {
+            "size": manifest.vocabulary.size,
+            "target_size": manifest.vocabulary.target_size,
+            "chosen_by_export": manifest.vocabulary.since,
+            "coverage": round(done.coverage, 6),
+        },
+        "loaders": [effect_object(rule, done.lengths, manifest.max_length, done.by_text_changed)],
+        "commands": done.commands,
+        "command": manifest.command,
+        "notes": done.notes,
+    }
+
+
+def _trainer_pairs(done: "TrainerExport", rule: LoaderRule) -> list[tuple[str, str]]:
+    manifest = done.manifest
+    vocabulary = manifest.vocabulary
+    rows = f"{manifest.samples - done.validation_rows:,} to train on, {done.validation_rows:,} to validate on"
+    return [
+        (
+            "samples",
+            f"{manifest.samples:,}, {manifest.tokens:,} tokens, {manifest.sampled_tokens:,} of them sampled; "
+            f"{done.added:,} new here",
+        ),
+        ("evidence", _listed(manifest.by_evidence)),
+        ("left out", _listed(manifest.left_out) or "nothing"),
+        ("rows", rows),
+        ("features", _features(done)),
+        (
+            "draft vocabulary",
+            f"{vocabulary.size:,} of {vocabulary.target_size:,} tokens, {done.coverage:.2%} of what was sampled, "
+            f"chosen by export {vocabulary.since}",
+        ),
+        (rule.trainer, effect_line(rule, done.lengths, manifest.max_length)),
+        ("by text", _by_text(done.by_text_changed, manifest.samples)),
+        ("folder", str(done.out)),
+        *(("note", note) for note in done.notes),
+    ]
+
+
+def _features(done: "TrainerExport") -> str:
+    manifest = done.manifest
+    if manifest.last_hidden_norm is None:
+        return "none: the trainer runs the target"
+    return (
+        f"{bytes_text(done.bytes)}, {counted(done.files_written, 'file')} written now; last stream "
+        f"{manifest.last_hidden_norm}-norm"
+    )
+
+
+def _census_pairs(census: Census) -> list[tuple[str, str]]:
     return [
         ("samples", f"{census.samples:,}, {census.tokens:,} tokens, {census.sampled_tokens:,} of them sampled"),
-        ("evidence", ", ".join(f"{samples:,} {name}" for name, samples in census.evidence.most_common())),
-        ("left out", left_out or "nothing"),
-        ("file", f"{exported.file} ({bytes_text(exported.bytes)})"),
-        ("manifest", str(exported.manifest)),
+        ("evidence", _listed(dict(census.evidence.most_common()))),
+        ("left out", _listed(dict(census.left_out)) or "nothing"),
     ]
+
+
+def _listed(counts: dict[str, int]) -> str:
+    return ", ".join(f"{samples:,} {name.replace('_', ' ')}" for name, samples in counts.items())
+
+
+def _by_text(changed: int, samples: int) -> str:
+    return f"given text instead, a trainer would train on other ids in {changed:,} of {samples:,} samples"

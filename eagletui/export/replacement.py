@@ -38,7 +38,12 @@ class Replacement:
 
 def flush_folder(folder: Path) -> None:
     """Wait until a folder's names are on the disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
+    flush_file(folder)
+
+
+def flush_file(path: Path) -> None:
+    """Wait until a file's content is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

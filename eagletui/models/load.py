@@ -30,6 +30,7 @@ from transformers.utils import logging as transformers_logging
 from eagletui.core.errors import ModelError
 from eagletui.core.features import DTYPES, DType
 from eagletui.core.text import clean_line
+from eagletui.models.facts import ModelFacts
 from eagletui.models.identity import ModelHash, hash_model, stored_quantization, weight_files
 
 DTypeChoice = Literal["float32", "bfloat16", "float16", "auto"]
@@ -70,6 +71,20 @@ class TargetModel:
     """How the weights are stored; None: plain floating point. The computation itself is dequantized."""
     hash: ModelHash
 
+    @property
+    def facts(self) -> ModelFacts:
+        """What manifests say about it."""
+        return ModelFacts(
+            path=self.path,
+            architecture=self.architecture,
+            hash=self.hash,
+            quantization=self.quantization,
+            num_layers=self.num_layers,
+            hidden_size=self.hidden_size,
+            vocab_size=self.vocab_size,
+            dtype=self.dtype,
+        )
+
 
 def load_target(
     path: Path, *, dtype: DTypeChoice = "auto", device: str = "auto", threads: int | None = None
@@ -102,7 +117,7 @@ def load_target(
         }
     try:
         with _without_progress_bars(), _reading_gguf_once():
-            model, report = _auto_class(path).from_pretrained(
+            model, report = auto_class(path).from_pretrained(
                 **source,
                 dtype=_torch_dtype(path, dtype, place),
                 device_map=None if place == "cpu" else {"": place},
@@ -117,7 +132,7 @@ def load_target(
     return _describe(path, model, place, quantization)
 
 
-def _auto_class(path: Path) -> Any:
+def auto_class(path: Path) -> Any:
     """Choose transformers' loader: models that also see images (Kimi K2.5) are not among its causal ones."""
     if path.is_file():
         return AutoModelForCausalLM
@@ -159,10 +174,15 @@ def _refuse_incomplete(path: Path, report: Any) -> None:
         )
 
 
+def find_norm(decoder: Any) -> Any:
+    """Return a decoder's norm between the last layer and the head; None where its name is unknown."""
+    return next((getattr(decoder, name) for name in _NORM_NAMES if hasattr(decoder, name)), None)
+
+
 def _describe(path: Path, model: Any, device: str, quantization: str | None) -> TargetModel:
     decoder = model.get_decoder()
     layers = getattr(decoder, "layers", None)
-    norm = next((getattr(decoder, name) for name in _NORM_NAMES if hasattr(decoder, name)), None)
+    norm = find_norm(decoder)
     head = model.get_output_embeddings()
     name = type(model).__name__
     if not isinstance(layers, torch.nn.ModuleList) or norm is None or head is None:

@@ -103,7 +103,10 @@ def test_the_command_prints_one_json_object(
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("--to", "specforge"), "--to: found specforge, expected jsonl"),
+        (("--to", "arrow"), "--to: found arrow, expected jsonl, specforge"),
+        (("--to", "jsonl", "--online"), "--online does not go with --to jsonl; it is for specforge, speculators"),
+        (("--to", "torchspec"), "--model (model.target_model_path), --max-length (training.max_seq_length), --chat-"),
+        (("--to", "speculators", "--chat-template", "qwen"), "--chat-template does not go with --to speculators"),
         (("--to", "jsonl", "--include", "everything"), "--include: found everything, expected text_suspect"),
     ],
 )

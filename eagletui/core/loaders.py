@@ -1,0 +1,105 @@
+"""What a trainer's loader does to samples it is given as token ids: nothing, cut them, or drop them.
+
+Each rule was read in the trainer's released source, the version beside it, and is held to it by the conformance tests.
+No route here tokenizes again: ids go in as they are.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+
+Trainer = Literal["specforge", "speculators", "torchspec"]
+Route = Literal["online", "offline"]
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderRule:
+    """How one loader treats a sample."""
+
+    trainer: Trainer
+    version: str
+    """The release, or the commit, that was read."""
+    default_length: int
+    """The trainer's own limit of tokens, where none is set."""
+    headroom: int = 0
+    """Tokens of the limit that a sample cannot use."""
+    drops_last_loss: bool = False
+    """The last position never counts for the loss."""
+    refuses_long: bool = False
+    """One sample over the limit stops the loader; others cut it."""
+
+
+SPECFORGE_ONLINE: Final = LoaderRule("specforge", "0.2.0", 2048)
+"""`prepare_prompt_tasks`: cuts at `data.max_length`, drops what has no loss left."""
+
+SPECFORGE_OFFLINE: Final = LoaderRule("specforge", "0.2.0", 2048, drops_last_loss=True)
+"""`normalize_offline_sample`: cuts at `data.max_length` and zeroes the mask of the last position."""
+
+SPECULATORS: Final = LoaderRule("speculators", "0.9.0", 8192)
+"""`prepare-data` drops what has no loss within `--seq-length`; the sampler cuts at `--total-seq-len`."""
+
+TORCHSPEC_CACHE: Final = LoaderRule("torchspec", "09aa71b1", 8192, headroom=7)
+"""The cache is taken as it is, but SGLang cuts at its context length, `training.max_seq_length`, of which it keeps one
+slot for a generated token and six for itself (SpecForge's SGLANG_CAPTURE_CONTEXT_HEADROOM)."""
+
+TORCHSPEC_PARQUET: Final = LoaderRule("torchspec", "601a44cf", 8192, headroom=7, refuses_long=True)
+"""From this commit on, Parquet with ids and masks is read without rendering; a row over the limit is an error."""
+
+
+class SampleLength(NamedTuple):
+    """What decides a sample's fate."""
+
+    prompt_tokens: int
+    output_tokens: int
+    """At least 1; all of them count for the loss."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderEffect:
+    """What a loader would do to a training set."""
+
+    max_length: int
+    samples: int
+    truncated: int
+    """Cut, with some loss left."""
+    dropped: int
+    """Left without any loss, or refused."""
+    retokenized: int = 0
+    """Samples whose ids would be others: none, where ids are what is handed over."""
+
+    @property
+    def changed(self) -> int:
+        """Samples that would not be trained on as they are."""
+        return self.truncated + self.dropped + self.retokenized
+
+
+def loader_effect(rule: LoaderRule, lengths: Iterable[SampleLength], max_length: int) -> LoaderEffect:
+    """Compute what a loader would do.
+
+    Args:
+        rule: the loader's.
+        lengths: of every sample.
+        max_length: the limit of tokens that the trainer is started with.
+    """
+    limit = max_length - rule.headroom
+    samples = truncated = dropped = 0
+    for prompt, output in lengths:
+        samples += 1
+        kept = min(prompt + output, limit)
+        with_loss = kept - prompt - (1 if rule.drops_last_loss else 0)
+        is_long = prompt + output > limit
+        if with_loss < 1 or (is_long and rule.refuses_long):
+            dropped += 1
+        elif is_long:
+            truncated += 1
+    return LoaderEffect(max_length, samples, truncated, dropped)
+
+
+def fitting_length(rule: LoaderRule, longest: int) -> int:
+    """Return the limit to start a trainer with so that nothing is cut: its own one, or more where that is too short.
+
+    Args:
+        rule: the loader's.
+        longest: tokens of the longest sample.
+    """
+    return max(rule.default_length, longest + rule.headroom)

@@ -1,0 +1,85 @@
+"""Where each sample lies in a numbered training set, so that adding samples later moves nothing across the split.
+
+Rows of the training part come first, those of the validation part last, because speculators validates on the tail. A
+sample keeps its part and its place among the samples of that part for as long as the folder lives; new ones come after
+the old ones of their part. Which part a sample joins depends on its prompt's key alone: all answers to one prompt lie
+on the same side, and nothing else in the set has a say.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from eagletui.core.errors import InputError
+
+Part = Literal["train", "validation"]
+
+_SUFFIX: Final = re.compile(r"(\.a\d+)?(\.t\d+)?\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedRow:
+    """One sample of a numbered set; its number is its place in the list."""
+
+    sample_key: str
+    part: Part
+    since: int
+    """Which export of the folder brought it in, from 1."""
+
+
+def joins_validation(sample_key: str, percent: float) -> bool:
+    """Tell whether a sample is one to validate on.
+
+    Args:
+        sample_key: the ledger's; suffixes for answer and turn do not count.
+        percent: share of prompts to validate on, 0 to 100.
+    """
+    prompt_key = _SUFFIX.sub("", sample_key) or sample_key
+    digest = hashlib.sha256(prompt_key.encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:8]) < percent / 100 * 2**64
+
+
+def place_rows(
+    earlier: Sequence[PlacedRow], sample_keys: Iterable[str], validation_percent: float
+) -> tuple[PlacedRow, ...]:
+    """Number the samples of an export.
+
+    Args:
+        earlier: rows of the folder's last export; empty for a new folder.
+        sample_keys: what the set holds now, in ledger order.
+        validation_percent: share of prompts to validate on; 0 for none.
+
+    Raises:
+        InputError: samples of the earlier export are not in the set any more. Leaving them out would renumber others.
+    """
+    keys = list(dict.fromkeys(sample_keys))
+    present = set(keys)
+    gone = [row.sample_key for row in earlier if row.sample_key not in present]
+    if gone:
+        raise InputError(
+            f"{len(gone)} of the {len(earlier)} samples exported before, {gone[0]} among them, are not in the training "
+            "set any more: quarantined, doubted since, or without features. Rows keep their numbers, so that nothing "
+            "can be left out here: export into a new folder."
+        )
+    known = {row.sample_key for row in earlier}
+    now = 1 + max((row.since for row in earlier), default=0)
+    added = [
+        PlacedRow(key, "validation" if joins_validation(key, validation_percent) else "train", now)
+        for key in keys
+        if key not in known
+    ]
+    rows = [*earlier, *added]
+    if validation_percent > 0 and not earlier:
+        rows = _with_both_parts(rows)
+    return tuple(sorted(rows, key=lambda row: row.part == "validation"))
+
+
+def _with_both_parts(rows: list[PlacedRow]) -> list[PlacedRow]:
+    """Fill an empty part of a small set: a trainer refuses a split without rows."""
+    parts = {row.part for row in rows}
+    if len(rows) < 2 or len(parts) == 2:
+        return rows
+    other: Part = "validation" if parts == {"train"} else "train"
+    return [*rows[:-1], PlacedRow(rows[-1].sample_key, other, rows[-1].since)]

@@ -1,0 +1,176 @@
+"""Hand exact ids to TorchSpec through the cache of its tokenized dataset.
+
+TorchSpec renders and tokenizes conversations itself, but takes `CACHE/tokenized_dataset/KEY.pt` as it is where that
+file exists. KEY is the MD5 of a string of its training config and the data file's size and time, so that config has to
+be known here. The data file holds ids and no conversation: where the key is not met, TorchSpec stops on the first line
+instead of tokenizing anything again. Read in lightseekorg/TorchSpec at 09aa71b1 (`torchspec/data/dataset.py`).
+"""
+
+import hashlib
+import io
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from eagletui.core.errors import RunError
+from eagletui.core.features import FeatureLayers, feature_layers
+from eagletui.core.loaders import TORCHSPEC_CACHE
+from eagletui.core.loss_mask import run_lengths
+from eagletui.export.jsonl import export_jsonl
+from eagletui.export.replacement import Replacement
+from eagletui.export.token_file import Exported
+from eagletui.models.checkpoint import read_checkpoint
+from eagletui.runs import RunFolder
+
+CONFIG_FILE: Final = "torchspec.yaml"
+CACHE_DIR: Final = "cache"
+ENTRIES: Final = "tokenized_dataset"
+
+TOKENS_PER_IMAGE: Final = 3000
+"""TorchSpec's default, which is part of the key."""
+
+
+@dataclass(frozen=True, slots=True)
+class TorchSpecConfig:
+    """What of TorchSpec's training config decides where it looks for the cache."""
+
+    target_model_path: str
+    """`model.target_model_path`, letter for letter."""
+    max_seq_length: int
+    """`training.max_seq_length`."""
+    chat_template: str
+    """`dataset.chat_template`: mandatory there, although nothing is rendered."""
+
+
+@dataclass(frozen=True, slots=True)
+class TorchSpecExport:
+    """What was written."""
+
+    tokens: Exported
+    cache_file: Path
+    key: str
+    command: str
+
+
+def export_torchspec(
+    folder: RunFolder,
+    out: Path,
+    config: TorchSpecConfig,
+    layers: FeatureLayers | None,
+    *,
+    also: Sequence[str] = (),
+) -> TorchSpecExport:
+    """Write the data file, its cache entry and a config that meets it.
+
+    Args:
+        folder: the run.
+        out: the folder; it stays where it is, because its path is part of the key.
+        config: of the training to come.
+        layers: of the target, for the command; None leaves them to TorchSpec, whose default is ours.
+        also: usabilities beyond the default set.
+
+    Raises:
+        RunError: there is nothing to export, or the folder cannot be written.
+    """
+    out = out.absolute()
+    tokens = export_jsonl(folder, out, also=also)
+    key = hashlib.md5(cache_string(tokens.file, config).encode(), usedforsecurity=False).hexdigest()
+    entries = out / CACHE_DIR / ENTRIES
+    cache_file = entries / f"{key}.pt"
+    try:
+        entries.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with Replacement(cache_file) as stream:
+            stream.write(_entry(tokens.file))
+        for old in entries.glob("*.pt"):
+            if old != cache_file:
+                old.unlink()
+        _write_config(out, tokens.file, config, layers)
+        manifest = msgspec.json.decode(tokens.manifest.read_bytes())
+        manifest["torchspec"] = {"made_for": TORCHSPEC_CACHE.version, "key": key, **asdict(config)}
+        with Replacement(tokens.manifest) as stream:
+            stream.write(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
+    except OSError as error:
+        raise RunError(f"{out} cannot be written: {error.strerror or error}.") from error
+    command = shlex.join(
+        [
+            *("python", "-m", "torchspec.train_entry", "--config", str(out / CONFIG_FILE)),
+            *(() if layers is None else (f"inference.aux_hidden_states_layers={_listed(layers)}",)),
+        ]
+    )
+    return TorchSpecExport(tokens, cache_file, key, command)
+
+
+def layers_of(model: Path) -> FeatureLayers | None:
+    """Return the layers of a target whose folder is here; None for one that is named only.
+
+    Raises:
+        ModelError: its config cannot be read.
+    """
+    return feature_layers(read_checkpoint(model).num_layers) if model.is_dir() else None
+
+
+def cache_string(data: Path, config: TorchSpecConfig) -> str:
+    """Return the string whose MD5 is the key, for the data file as it lies on the disk now.
+
+    Args:
+        data: the data file, absolute.
+        config: of the training.
+    """
+    status = os.stat(data)
+    return (
+        f"{data.name}-{data}-{status.st_size}-{status.st_mtime}-{config.target_model_path}"
+        f"-{config.max_seq_length}-{config.chat_template}-ltlo=False-defer=False-decode=False"
+        f"-mimg=None-tpi={TOKENS_PER_IMAGE}"
+    )
+
+
+def _entry(data: Path) -> bytes:
+    """Return the cache file: a list of samples as TorchSpec keeps them after tokenizing."""
+    import torch
+
+    samples: list[dict[str, Any]] = []
+    with data.open("rb") as lines:
+        for line in lines:
+            row = msgspec.json.decode(line)
+            samples.append(
+                {
+                    "data_id": row["id"],
+                    "metadata": {},
+                    "multimodal_inputs": None,
+                    "formatted_prompt": "",
+                    "input_ids": torch.tensor(row["input_ids"], dtype=torch.int64),
+                    "packed_loss_mask": ",".join(map(str, run_lengths(row["loss_mask"]))),
+                }
+            )
+    stream = io.BytesIO()
+    torch.save(samples, stream)
+    return stream.getvalue()
+
+
+def _write_config(out: Path, data: Path, config: TorchSpecConfig, layers: FeatureLayers | None) -> None:
+    content: dict[str, Any] = {
+        "model": {"target_model_path": config.target_model_path},
+        "dataset": {
+            "train_data_path": str(data),
+            "chat_template": config.chat_template,
+            "last_turn_loss_only": False,
+            "defer_tokenization": False,
+        },
+        "training": {"max_seq_length": config.max_seq_length, "train_with_decode": False},
+        "cache_dir": str(out / CACHE_DIR),
+        "output_dir": str(out.with_name(f"{out.name}-training")),
+    }
+    if layers is not None:
+        content["inference"] = {"aux_hidden_states_layers": list(layers.outputs)}
+    with Replacement(out / CONFIG_FILE) as stream:
+        # JSON is YAML.
+        stream.write(msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
+
+
+def _listed(layers: FeatureLayers) -> str:
+    return str(list(layers.outputs)).replace(" ", "")

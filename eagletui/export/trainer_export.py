@@ -1,0 +1,393 @@
+"""Export a run into a folder that SpecForge or speculators trains on, with features or with ids alone.
+
+A second export into the same folder adds to it: rows keep their order and their side of the validation split, files
+that are right stay, and the draft vocabulary is kept, so that a draft model trained before still fits. Nothing is
+written before the whole set is known to fit, and a folder that is being changed says so.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from eagletui.core.draft_vocabulary import DEFAULT_SIZE, DraftVocabulary, choose_vocabulary
+from eagletui.core.errors import InputError, RunError
+from eagletui.core.loaders import (
+    SPECFORGE_OFFLINE,
+    SPECFORGE_ONLINE,
+    SPECULATORS,
+    LoaderRule,
+    SampleLength,
+    fitting_length,
+)
+from eagletui.core.row_order import place_rows
+from eagletui.export import mapping, prepared, training
+from eagletui.export.feature_files import (
+    FeaturePlace,
+    FileForm,
+    FilePlan,
+    SpecForgeFile,
+    SpeculatorsFile,
+    plan_files,
+    write_files,
+)
+from eagletui.export.gathered import Gathered, gathered_rows, ids_digest
+from eagletui.export.replacement import Replacement
+from eagletui.export.trainer_folder import (
+    JOURNAL,
+    ExportedRow,
+    TrainerManifest,
+    VocabularyFacts,
+    find_trainer_manifest,
+    read_rows,
+    write_rows,
+    write_trainer_manifest,
+)
+from eagletui.export.trainer_target import ExportTarget, target_of_features, target_to_run
+from eagletui.export.vocabulary import kept_vocabulary, vocabulary_digest
+from eagletui.extract.space import DiskSpace, size_text
+from eagletui.ledger.reader import LedgerReader
+from eagletui.ledger.reader_features import FeaturesReader
+from eagletui.models.norm import load_norm
+from eagletui.runs import RunFolder
+
+VALIDATION_PERCENT: Final = 10.0
+"""What speculators holds out where nothing is said. SpecForge takes a second folder for that, so its one has none."""
+
+_IDS_BYTES: Final = 3 * 16
+"""Of one token on disk while the rows are written: spooled, as Arrow, and as Arrow once more."""
+
+_MUST_AGREE: Final = ("trainer", "route", "run", "served_model", "tokenizer_hash", "validation_percent")
+_MUST_AGREE_OF_TARGET: Final = ("num_layers", "hidden_size", "vocab_size", "layers_entering", "xxh3", "dtype")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a person wants of an export."""
+
+    trainer: Literal["specforge", "speculators"]
+    online: bool = False
+    """Ids alone, for a trainer that runs the target itself."""
+    also: tuple[str, ...] = ()
+    """Usabilities beyond the default set."""
+    model: Path | None = None
+    """The target; None: where it lay before."""
+    vocabulary_size: int | None = None
+    """Of the draft model; None: what the folder has, or 32,000."""
+    new_vocabulary: bool = False
+    """Choose the draft vocabulary anew, although the folder has one."""
+    max_length: int | None = None
+    """The trainer's limit of tokens; None: its own, or more where a sample is longer."""
+    validation_percent: float | None = None
+    """None: what the folder has, or the trainer's default."""
+    step: Callable[[int, int], None] = lambda _done, _of: None
+    """Told after each file of features: how many are written, out of how many."""
+
+    @property
+    def rule(self) -> LoaderRule:
+        """The loader that will read the folder."""
+        if self.trainer == "speculators":
+            return SPECULATORS
+        return SPECFORGE_ONLINE if self.online else SPECFORGE_OFFLINE
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerExport:
+    """What was written, and what a trainer would make of it."""
+
+    out: Path
+    manifest: TrainerManifest
+    validation_rows: int
+    added: int
+    """Samples that were not in the folder before."""
+    files_written: int
+    """Of features, by this export."""
+    bytes: int
+    """Of all feature files."""
+    lengths: tuple[SampleLength, ...]
+    """Of every sample."""
+    by_text_changed: int
+    """Samples whose ids would be others if their text were given to the trainer."""
+    coverage: float
+    """Share of sampled tokens that the draft vocabulary holds."""
+    commands: tuple[str, ...]
+    """In order; the last one trains."""
+    notes: tuple[str, ...]
+    """What to know before training, one sentence each."""
+
+
+def export_for_trainer(folder: RunFolder, out: Path, asked: Asked) -> TrainerExport:
+    """Export a run's training set into a trainer's folder.
+
+    Args:
+        folder: the run.
+        out: the folder; made if needed. One of an earlier export of the same run is added to.
+        asked: what is wanted.
+
+    Raises:
+        InputError: a flag does not fit, a package is missing, or the set does not fit on the disk.
+        RunError: the run has nothing to export, or the folder is another one's.
+        ModelError: the target is not the one of the features.
+    """
+    if asked.trainer == "speculators":
+        prepared.require_datasets()
+    out = out.absolute()
+    try:
+        with LedgerReader(folder.ledger_path) as reader:
+            if asked.online:
+                target = target_to_run(folder, reader, asked.model)
+            else:
+                computes = asked.trainer == "specforge"
+                target = target_of_features(folder, reader, asked.model, compute=computes)
+            return _export(folder, out, asked, reader, target)
+    except OSError as error:
+        raise RunError(f"{out} cannot be written: {error.strerror or error}.") from error
+
+
+def _export(folder: RunFolder, out: Path, asked: Asked, reader: LedgerReader, target: ExportTarget) -> TrainerExport:
+    earlier, before = _earlier(out)
+    places = None if asked.online else _places(folder, reader)
+    parent = next(path for path in (out, *out.parents) if path.exists())
+    with gathered_rows(reader, parent, also=asked.also, only=places) as gathered:
+        percent = _validation_percent(asked, earlier)
+        placed = place_rows([row.placed for row in before], gathered.keys, percent)
+        rows = [_row(place.sample_key, place.part, place.since, gathered) for place in placed]
+        vocabulary, chosen_by = _vocabulary(out, asked, earlier, gathered, target, max(row.since for row in rows))
+        max_length = asked.max_length or fitting_length(asked.rule, gathered.longest)
+        commands = _commands(out, asked, target, vocabulary, max_length, rows)
+        manifest = _manifest(folder, reader, asked, target, gathered, rows, vocabulary, chosen_by, percent)
+        manifest = replace(manifest, command=commands[-1], max_length=max_length)
+        if earlier is not None:
+            _require_same(out, earlier, manifest)
+        form, plan = None, None
+        if places is not None:
+            form = _form(asked, target)
+            plan = plan_files(out, form, rows, places, target.facts.hidden_size)
+        _require_room(parent, (0 if plan is None else plan.bytes) + _IDS_BYTES * gathered.census.tokens)
+        out.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_trainer_manifest(out, manifest)
+        with suppress(FileNotFoundError):
+            (out / prepared.STATE_FILE).unlink()
+        if form is not None and plan is not None and places is not None:
+            rows = write_files(out, form, plan, rows, places, folder.features_dir, gathered, asked.step)
+        _write_rest(out, asked, target, gathered, rows, vocabulary, max_length)
+        write_rows(out, rows)
+        (out / JOURNAL).unlink(missing_ok=True)
+        write_trainer_manifest(out, replace(manifest, complete=True))
+        return _told(
+            out, asked, target, gathered, rows, before, replace(manifest, complete=True), plan, vocabulary, commands
+        )
+
+
+def _earlier(out: Path) -> tuple[TrainerManifest | None, list[ExportedRow]]:
+    """Return what the folder holds already.
+
+    Raises:
+        RunError: it is somebody else's.
+    """
+    if not out.exists():
+        return None, []
+    manifest = find_trainer_manifest(out)
+    if manifest is None and any(out.iterdir()):
+        raise RunError(f"{out} is not empty and is no export of a run for a trainer. Name another folder with --out.")
+    rows = read_rows(out)
+    return (manifest if rows else None), rows
+
+
+def _places(folder: RunFolder, reader: LedgerReader) -> dict[str, FeaturePlace]:
+    """Map each sample with current features to where they lie."""
+    places: dict[str, FeaturePlace] = {}
+    with FeaturesReader(folder.ledger_path) as features:
+        for shard in reader.shards():
+            for feature in features.features_of(shard.path):
+                if feature.is_current:
+                    places[feature.sample_key] = FeaturePlace(shard.path, shard.xxh3, feature.position)
+    return places
+
+
+def _validation_percent(asked: Asked, earlier: TrainerManifest | None) -> float:
+    if asked.validation_percent is not None:
+        return asked.validation_percent
+    if earlier is not None:
+        return earlier.validation_percent
+    return VALIDATION_PERCENT if asked.trainer == "speculators" else 0.0
+
+
+def _row(key: str, part: Literal["train", "validation"], since: int, gathered: Gathered) -> ExportedRow:
+    sample = gathered.sample(key)
+    return ExportedRow(key, part, since, len(sample.token_ids), sample.prompt_tokens, ids_digest(sample.token_ids))
+
+
+def _vocabulary(
+    out: Path, asked: Asked, earlier: TrainerManifest | None, gathered: Gathered, target: ExportTarget, now: int
+) -> tuple[DraftVocabulary, int]:
+    """Keep the folder's draft vocabulary, or choose one; with the export that chose it."""
+    if earlier is None or asked.new_vocabulary:
+        size = asked.vocabulary_size or DEFAULT_SIZE
+        return choose_vocabulary(gathered.counts, size, target.facts.vocab_size), now
+    kept = kept_vocabulary(out, earlier, asked.vocabulary_size)
+    return kept, earlier.vocabulary.since
+
+
+def _form(asked: Asked, target: ExportTarget) -> FileForm:
+    if asked.trainer == "speculators":
+        return SpeculatorsFile()
+    assert target.features is not None
+    return SpecForgeFile(load_norm(Path(target.facts.path), target.features.dtype))
+
+
+def _commands(
+    out: Path,
+    asked: Asked,
+    target: ExportTarget,
+    vocabulary: DraftVocabulary,
+    max_length: int,
+    rows: list[ExportedRow],
+) -> list[str]:
+    if asked.trainer == "specforge":
+        return training.specforge_commands(out, target.facts, max_length, online=asked.online)
+    ratio = training.train_ratio(sum(row.part == "train" for row in rows), len(rows))
+    size = vocabulary.size
+    return training.speculators_commands(out, target.facts, target.name, size, max_length, ratio, online=asked.online)
+
+
+def _manifest(
+    folder: RunFolder,
+    reader: LedgerReader,
+    asked: Asked,
+    target: ExportTarget,
+    gathered: Gathered,
+    rows: list[ExportedRow],
+    vocabulary: DraftVocabulary,
+    chosen_by: int,
+    percent: float,
+) -> TrainerManifest:
+    run, census = reader.run(), gathered.census
+    norm: Literal["pre", "post"] = "pre" if asked.trainer == "speculators" else "post"
+    return TrainerManifest(
+        trainer=asked.trainer,
+        trainer_version=asked.rule.version,
+        route="online" if asked.online else "offline",
+        run=run.name,
+        ledger=str(folder.ledger_path.absolute()),
+        served_model=run.model_id,
+        output_format=run.format,
+        tokenizer_hash=run.tokenizer_hash,
+        template_hash=run.template_hash,
+        also_included=asked.also,
+        validation_percent=percent,
+        exports=max(row.since for row in rows),
+        target=target.facts,
+        last_hidden_norm=None if asked.online else norm,
+        vocabulary=VocabularyFacts(vocabulary.size, vocabulary.target_size, chosen_by, vocabulary_digest(vocabulary)),
+        created_at=time.time(),
+        command="",
+        max_length=0,
+        samples=census.samples,
+        tokens=census.tokens,
+        sampled_tokens=census.sampled_tokens,
+        by_evidence=dict(census.evidence),
+        by_usability=dict(census.usability),
+        by_dataset=dict(census.dataset),
+        left_out=dict(census.left_out),
+        verdicts=tuple(
+            f"{verdict.mismatched} of {verdict.samples} samples of {verdict.dataset} mismatched, accepted by "
+            f"{verdict.accepted_by}: {verdict.rule}"
+            for verdict in reader.verdicts()
+        ),
+        complete=False,
+    )
+
+
+def _require_same(out: Path, old: TrainerManifest, new: TrainerManifest) -> None:
+    pairs = [(name, getattr(old, name), getattr(new, name)) for name in _MUST_AGREE]
+    pairs += [
+        (f"target.{name}", getattr(old.target, name), getattr(new.target, name)) for name in _MUST_AGREE_OF_TARGET
+    ]
+    differing = [f"{name} is {one!r} there and {other!r} now" for name, one, other in pairs if one != other]
+    if differing:
+        raise RunError(f"{out} was exported in another way: {'; '.join(differing)}. Name another folder with --out.")
+
+
+def _require_room(parent: Path, needed: int) -> None:
+    free = DiskSpace(parent).free_bytes()
+    if needed > free:
+        raise InputError(
+            f"The export needs {size_text(needed)}, but {parent} has {size_text(max(0, free))} to give. Name a larger "
+            "disk with --out, or export the ids alone with --online. Nothing was written."
+        )
+
+
+def _write_rest(
+    out: Path,
+    asked: Asked,
+    target: ExportTarget,
+    gathered: Gathered,
+    rows: list[ExportedRow],
+    vocabulary: DraftVocabulary,
+    max_length: int,
+) -> None:
+    """Write everything but the feature files; what makes the folder load comes last."""
+    samples = (gathered.sample(row.sample) for row in rows)
+    if asked.trainer == "speculators":
+        prepared.write_frequencies(out, gathered.counts)
+        prepared.write_vocabulary(out, vocabulary)
+        prepared.write_dataset(out, samples)
+        return
+    mapping.write_mapping(out, vocabulary)
+    training.write_specforge_configs(
+        out, target.facts, target.name, target.checkpoint, vocabulary.size, max_length, online=asked.online
+    )
+    if asked.online:
+        with Replacement(out / training.PROMPTS_FILE) as stream:
+            for sample in samples:
+                line = {"id": sample.key, "input_ids": sample.token_ids.tolist(), "loss_mask": sample.loss_mask}
+                stream.write(msgspec.json.encode(line) + b"\n")
+
+
+def _told(
+    out: Path,
+    asked: Asked,
+    target: ExportTarget,
+    gathered: Gathered,
+    rows: list[ExportedRow],
+    before: list[ExportedRow],
+    manifest: TrainerManifest,
+    plan: FilePlan | None,
+    vocabulary: DraftVocabulary,
+    commands: list[str],
+) -> TrainerExport:
+    return TrainerExport(
+        out=out,
+        manifest=manifest,
+        validation_rows=sum(row.part == "validation" for row in rows),
+        added=len(rows) - len(before),
+        files_written=0 if plan is None else len(plan.missing),
+        bytes=sum(row.feature.bytes for row in rows if row.feature is not None),
+        lengths=tuple(gathered.lengths()),
+        by_text_changed=gathered.by_text_changed,
+        coverage=vocabulary.coverage(gathered.counts),
+        commands=tuple(commands),
+        notes=tuple(_notes(asked, target, rows)),
+    )
+
+
+def _notes(asked: Asked, target: ExportTarget, rows: list[ExportedRow]) -> Iterator[str]:
+    if target.checkpoint is None:
+        yield (
+            "The trainer needs a folder of the target with config.json and *.safetensors; none is known, so that the "
+            f"command names {target.name}. Give it with --model where the features came from such a folder."
+        )
+    elif asked.trainer == "specforge" and not target.checkpoint.has_index:
+        yield (
+            f"SpecForge finds the target's head by model.safetensors.index.json, which {target.checkpoint.path} lacks: "
+            "save the checkpoint in several files."
+        )
+    if asked.trainer == "speculators" and len(rows) < 2:
+        yield "speculators refuses a set of one row: it wants rows to validate on."
+    if asked.online and asked.trainer == "specforge":
+        yield "The deployment in the run config is a start for one machine with two GPUs: set its devices."

@@ -1,0 +1,214 @@
+"""What a folder exported for a trainer says about itself, and how it grows.
+
+`manifest.json` says how the folder was made; it is marked incomplete while it is changed. `rows.jsonl` has a line per
+numbered row with the sample it holds and the file of its features. Both stay beside what the trainer reads, which looks
+at neither. `journal.jsonl` exists only while files are written: an interrupted export goes on from it.
+"""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal, TypeVar
+
+import msgspec
+
+from eagletui.core.errors import RunError
+from eagletui.core.loaders import Route, Trainer
+from eagletui.core.row_order import Part, PlacedRow
+from eagletui.export.replacement import Replacement
+
+FORMAT: Final = "eagletui-trainer-1"
+MANIFEST: Final = "manifest.json"
+ROWS: Final = "rows.jsonl"
+JOURNAL: Final = "journal.jsonl"
+
+DecodedT = TypeVar("DecodedT")
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureFile:
+    """A file with the features of one row, and where they came from."""
+
+    path: str
+    """Relative to the exported folder."""
+    bytes: int
+    xxh3: str
+    """xxh3_128 of the file, hex."""
+    shard_xxh3: str
+    """Of the shard that the features were taken from."""
+    position: int
+    """Of the sample in that shard."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedRow:
+    """One numbered row; its number is its place in the file."""
+
+    sample: str
+    """The sample's key in the ledger."""
+    part: Part
+    since: int
+    """Which export of the folder brought it in, from 1."""
+    tokens: int
+    prompt_tokens: int
+    ids_digest: str
+    """BLAKE2b, 128 bits, over the ids as little-endian int32, hex."""
+    feature: FeatureFile | None = None
+    """None where the trainer runs the target itself."""
+
+    @property
+    def placed(self) -> PlacedRow:
+        """The row's place alone."""
+        return PlacedRow(self.sample, self.part, self.since)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetFacts:
+    """The target that the features came from, or that the trainer runs."""
+
+    path: str
+    num_layers: int
+    hidden_size: int
+    vocab_size: int
+    layers_entering: tuple[int, int, int]
+    """Layers whose input is taken: speculators, vLLM, EAGLE."""
+    layers_output: tuple[int, int, int]
+    """The same streams as layer outputs: SpecForge, SGLang, TorchSpec."""
+    xxh3: str | None = None
+    """Of its files; None where nothing was computed with it."""
+    dtype: str | None = None
+    """The features were computed in it; None without features."""
+
+
+@dataclass(frozen=True, slots=True)
+class VocabularyFacts:
+    """The draft vocabulary of the folder: kept as it is when samples are added."""
+
+    size: int
+    target_size: int
+    since: int
+    """Which export chose it, from the rows there were then."""
+    sha256: str
+    """Of the target's size and the ids as decimal numbers, one a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerManifest:
+    """How a folder was made, and what it holds."""
+
+    trainer: Trainer
+    trainer_version: str
+    """The release whose loader was read."""
+    route: Route
+    """`online`: the trainer runs the target over these ids. `offline`: the features are here."""
+    run: str
+    ledger: str
+    """The ids' truth, where it was."""
+    served_model: str
+    output_format: str
+    tokenizer_hash: str | None
+    template_hash: str | None
+    also_included: tuple[str, ...]
+    validation_percent: float
+    exports: int
+    """How often samples were written into this folder."""
+    target: TargetFacts
+    last_hidden_norm: Literal["pre", "post"] | None
+    """Of the last stream in the files; None without features."""
+    vocabulary: VocabularyFacts
+    created_at: float
+    """Unix seconds, of this writing."""
+    command: str
+    """How to train on the folder."""
+    max_length: int
+    """The limit of tokens in that command."""
+    samples: int
+    tokens: int
+    sampled_tokens: int
+    by_evidence: dict[str, int]
+    by_usability: dict[str, int]
+    by_dataset: dict[str, int]
+    left_out: dict[str, int]
+    verdicts: tuple[str, ...]
+    """Signed verdicts, one sentence each."""
+    complete: bool
+    """False while the folder is changed, and after a change that was interrupted."""
+    format: str = FORMAT
+
+
+def find_trainer_manifest(folder: Path) -> TrainerManifest | None:
+    """Read a folder's manifest; None if there is none, or it is not one of a trainer's folder.
+
+    Raises:
+        RunError: it cannot be read.
+    """
+    path = folder / MANIFEST
+    try:
+        content = path.read_bytes()
+        kind = msgspec.json.decode(content)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path} cannot be read as a manifest: {error}") from error
+    if not isinstance(kind, dict) or kind.get("format") != FORMAT:
+        return None
+    return _decoded(path, content, TrainerManifest)
+
+
+def write_trainer_manifest(folder: Path, manifest: TrainerManifest) -> None:
+    """Put the manifest into the folder, whole or not at all."""
+    with Replacement(folder / MANIFEST) as stream:
+        stream.write(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
+
+
+def read_rows(folder: Path, name: str = ROWS) -> list[ExportedRow]:
+    """Read the rows, or the journal; a last line without an end was cut by a crash and is left out.
+
+    Raises:
+        RunError: a whole line cannot be read.
+    """
+    path = folder / name
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    whole = content[: content.rfind(b"\n") + 1].splitlines()
+    return [_decoded(path, line, ExportedRow) for line in whole]
+
+
+def write_rows(folder: Path, rows: Iterable[ExportedRow]) -> None:
+    """Replace the rows, whole or not at all."""
+    with Replacement(folder / ROWS) as stream:
+        for row in rows:
+            stream.write(msgspec.json.encode(row) + b"\n")
+
+
+class Journal:
+    """Remembers which files are on the disk already, for the case that the export does not come to its end."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open the journal of a folder, adding to what an interrupted export left."""
+        self._path = folder / JOURNAL
+        self._stream = os.fdopen(os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "wb")
+
+    def add(self, row: ExportedRow) -> None:
+        """Note a row whose file has its final name and is on the disk."""
+        self._stream.write(msgspec.json.encode(row) + b"\n")
+        self._stream.flush()
+
+    def close(self) -> None:
+        """Close the file; the next export may go on from it."""
+        self._stream.close()
+
+    def remove(self) -> None:
+        """Remove it: the rows say everything."""
+        self._stream.close()
+        self._path.unlink()
+
+
+def _decoded(path: Path, content: bytes, kind: type[DecodedT]) -> DecodedT:
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RunError(f"{path} cannot be read: {error}") from error

@@ -1,0 +1,178 @@
+"""How to train on an exported folder: run configs, and command lines whose layer ids are those of the features."""
+
+import json
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from eagletui.core.draft_vocabulary import DEFAULT_SIZE
+from eagletui.export.mapping import MAPPING_FILE
+from eagletui.export.replacement import Replacement
+from eagletui.export.trainer_folder import TargetFacts
+from eagletui.models.checkpoint import Checkpoint
+
+SPECFORGE_CONFIG: Final = "specforge.json"
+DRAFT_CONFIG: Final = "draft_config.json"
+PROMPTS_FILE: Final = "prompts.jsonl"
+
+SGLANG_HEADROOM: Final = 7
+"""Slots that SGLang keeps beyond the longest prompt (SpecForge's SGLANG_CAPTURE_CONTEXT_HEADROOM)."""
+
+_TARGET_FIELDS: Final = (
+    "hidden_size",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "intermediate_size",
+    "max_position_embeddings",
+    "rms_norm_eps",
+    "hidden_act",
+    "initializer_range",
+    "head_dim",
+    "rope_theta",
+    "rope_scaling",
+    "rope_parameters",
+    "bos_token_id",
+    "eos_token_id",
+)
+"""What a draft model takes over from its target (`_TARGET_ARCHITECTURE_FIELDS` of SpecForge 0.2.0)."""
+
+
+def train_ratio(train_rows: int, rows: int) -> float:
+    """Return the share that speculators turns into exactly this many training rows, `int(rows * share)`."""
+    return 1.0 if train_rows == rows else round((train_rows + 0.5) / rows, 9)
+
+
+def speculators_commands(
+    out: Path, target: TargetFacts, model: str, vocabulary_size: int, max_length: int, ratio: float, *, online: bool
+) -> list[str]:
+    """Return what to run, in order: the target's server where the trainer has to ask it, then the training.
+
+    Args:
+        out: the exported folder.
+        target: the target model.
+        model: its name or path for the trainer.
+        vocabulary_size: of the draft model, D.
+        max_length: tokens of a batch, at least those of the longest sample.
+        ratio: share of rows to train on.
+        online: the trainer asks a vLLM server for hidden states.
+    """
+    training = [
+        *("speculators", "train", "--verifier-name-or-path", model, "--data-path", str(out)),
+        *("--speculator-type", "eagle3", "--target-layer-ids", *map(str, target.layers_entering)),
+        *("--draft-vocab-size", str(vocabulary_size), "--total-seq-len", str(max_length)),
+        *("--train-data-ratio", repr(ratio), "--on-missing", "generate" if online else "raise"),
+    ]
+    if not online:
+        return [shlex.join(training)]
+    states = [*target.layers_entering, target.num_layers]
+    speculative = {
+        "method": "extract_hidden_states",
+        "num_speculative_tokens": 1,
+        "draft_model_config": {"hf_config": {"eagle_aux_hidden_state_layer_ids": states}},
+    }
+    transfer = {
+        "kv_connector": "ExampleHiddenStatesConnector",
+        "kv_role": "kv_producer",
+        "kv_connector_extra_config": {"shared_storage_path": str(out / "generated")},
+    }
+    server = [
+        *("vllm", "serve", model, "--max-model-len", str(max_length + 1)),
+        *("--no-enable-prefix-caching", "--no-enable-chunked-prefill"),
+        *("--speculative_config", json.dumps(speculative), "--kv_transfer_config", json.dumps(transfer)),
+    ]
+    return [shlex.join(server), shlex.join([*training, "--vllm-endpoint", "http://localhost:8000/v1"])]
+
+
+def specforge_commands(out: Path, target: TargetFacts, max_length: int, *, online: bool) -> list[str]:
+    """Return what to run: SpecForge reads everything from the run config, the line repeats what must match."""
+    data = f"data.prompts_path={out / PROMPTS_FILE}" if online else f"data.hidden_states_path={out}"
+    layers = f"model.aux_hidden_state_layer_ids={list(target.layers_output)}".replace(" ", "")
+    training = [
+        *("specforge", "train", "--config", str(out / SPECFORGE_CONFIG), data, f"data.max_length={max_length}"),
+        *(layers, f"model.vocab_mapping_path={out / MAPPING_FILE}"),
+    ]
+    return [shlex.join(training)]
+
+
+def write_specforge_configs(
+    out: Path,
+    target: TargetFacts,
+    model: str,
+    checkpoint: Checkpoint | None,
+    vocabulary_size: int,
+    max_length: int,
+    *,
+    online: bool,
+) -> None:
+    """Write the run config, and a draft config where SpecForge's own would have another vocabulary.
+
+    Args:
+        out: the exported folder.
+        target: the target model.
+        model: its name or path for the trainer.
+        checkpoint: its folder, where it is one.
+        vocabulary_size: of the draft model, D.
+        max_length: the limit of tokens.
+        online: the trainer captures from a server; the deployment is a start for one machine with two GPUs.
+    """
+    needs_draft = vocabulary_size != DEFAULT_SIZE and checkpoint is not None
+    model_section: dict[str, Any] = {
+        "target_model_path": model,
+        "vocab_mapping_path": str(out / MAPPING_FILE),
+        "aux_hidden_state_layer_ids": list(target.layers_output),
+    }
+    if checkpoint is not None:
+        model_section |= {"lm_head_key": checkpoint.head_key, "embedding_key": checkpoint.embedding_key}
+    if needs_draft:
+        model_section["draft_model_config"] = str(out / DRAFT_CONFIG)
+    config: dict[str, Any] = {
+        "model": model_section,
+        "data": {"max_length": max_length},
+        "training": {"strategy": "eagle3"},
+        "run_id": out.name,
+        "output_dir": str(out.with_name(f"{out.name}-training")),
+    }
+    if online:
+        model_section["sglang_context_length"] = max_length + SGLANG_HEADROOM
+        config["data"]["prompts_path"] = str(out / PROMPTS_FILE)
+        config["deployment"] = _one_machine(out)
+    else:
+        config["data"]["hidden_states_path"] = str(out)
+    _write_json(out / SPECFORGE_CONFIG, config)
+    if needs_draft and checkpoint is not None:
+        _write_json(out / DRAFT_CONFIG, _draft_config(checkpoint, vocabulary_size))
+
+
+def _one_machine(out: Path) -> dict[str, Any]:
+    stack = {
+        "trainer_cuda_visible_devices": ["0"],
+        "capture_servers": [{"port": 30000, "cuda_visible_devices": ["1"], "tp_size": 1}],
+    }
+    control = str(out.with_name(f"{out.name}-control"))
+    return {
+        "mode": "disaggregated",
+        "disaggregated": {"control_dir": control, "backend": "mooncake", "managed_local": stack},
+    }
+
+
+def _draft_config(checkpoint: Checkpoint, vocabulary_size: int) -> dict[str, Any]:
+    taken: dict[str, Any] = {
+        name: checkpoint.text_config[name] for name in _TARGET_FIELDS if name in checkpoint.text_config
+    }
+    return {
+        "architectures": ["LlamaForCausalLMEagle3"],
+        "model_type": "llama",
+        **taken,
+        "num_hidden_layers": 1,
+        "vocab_size": checkpoint.vocab_size,
+        "draft_vocab_size": vocabulary_size,
+        "pad_token_id": checkpoint.text_config.get("pad_token_id") or 0,
+        "tie_word_embeddings": False,
+        "use_cache": True,
+    }
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    with Replacement(path) as stream:
+        stream.write(json.dumps(content, indent=2).encode() + b"\n")
