@@ -156,10 +156,10 @@ def _export(folder: RunFolder, out: Path, asked: Asked, reader: LedgerReader, ta
         percent = _validation_percent(asked, earlier)
         placed = place_rows([row.placed for row in before], gathered.keys, percent)
         rows = [_row(place.sample_key, place.part, place.since, gathered) for place in placed]
-        vocabulary, chosen_by = _vocabulary(out, asked, earlier, gathered, target, max(row.since for row in rows))
+        vocabulary, facts = _vocabulary(out, asked, earlier, gathered, target, before, rows)
         max_length = asked.max_length or fitting_length(asked.rule, gathered.longest)
         commands = _commands(out, asked, target, vocabulary, max_length, rows)
-        manifest = _manifest(folder, reader, asked, target, gathered, rows, vocabulary, chosen_by, percent)
+        manifest = _manifest(folder, reader, asked, target, gathered, rows, facts, percent)
         manifest = replace(manifest, command=commands[-1], max_length=max_length)
         if earlier is not None:
             _require_same(out, earlier, manifest)
@@ -223,14 +223,24 @@ def _row(key: str, part: Literal["train", "validation"], since: int, gathered: G
 
 
 def _vocabulary(
-    out: Path, asked: Asked, earlier: TrainerManifest | None, gathered: Gathered, target: ExportTarget, now: int
-) -> tuple[DraftVocabulary, int]:
-    """Keep the folder's draft vocabulary, or choose one; with the export that chose it."""
+    out: Path,
+    asked: Asked,
+    earlier: TrainerManifest | None,
+    gathered: Gathered,
+    target: ExportTarget,
+    before: list[ExportedRow],
+    rows: list[ExportedRow],
+) -> tuple[DraftVocabulary, VocabularyFacts]:
+    """Keep the folder's draft vocabulary, or choose one."""
     if earlier is None or asked.new_vocabulary:
         size = asked.vocabulary_size or DEFAULT_SIZE
-        return choose_vocabulary(gathered.counts, size, target.facts.vocab_size), now
-    kept = kept_vocabulary(out, earlier, asked.vocabulary_size)
-    return kept, earlier.vocabulary.since
+        chosen = choose_vocabulary(gathered.counts, size, target.facts.vocab_size)
+        now, digest = max(row.since for row in rows), vocabulary_digest(chosen)
+        return chosen, VocabularyFacts(chosen.size, chosen.target_size, now, False, digest)
+    kept, facts = kept_vocabulary(out, earlier, asked.vocabulary_size), earlier.vocabulary
+    ids = {row.sample: row.ids_digest for row in rows}
+    changed = any(row.since <= facts.since and ids[row.sample] != row.ids_digest for row in before)
+    return kept, replace(facts, ids_changed=facts.ids_changed or changed)
 
 
 def _form(asked: Asked, target: ExportTarget) -> FileForm:
@@ -262,8 +272,7 @@ def _manifest(
     target: ExportTarget,
     gathered: Gathered,
     rows: list[ExportedRow],
-    vocabulary: DraftVocabulary,
-    chosen_by: int,
+    vocabulary: VocabularyFacts,
     percent: float,
 ) -> TrainerManifest:
     run, census = reader.run(), gathered.census
@@ -283,7 +292,7 @@ def _manifest(
         exports=max(row.since for row in rows),
         target=target.facts,
         last_hidden_norm=None if asked.online else norm,
-        vocabulary=VocabularyFacts(vocabulary.size, vocabulary.target_size, chosen_by, vocabulary_digest(vocabulary)),
+        vocabulary=vocabulary,
         created_at=time.time(),
         command="",
         max_length=0,

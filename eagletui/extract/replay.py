@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import torch
 
@@ -14,7 +14,14 @@ ROW_TOLERANCE: Final[dict[DType, float]] = {"float32": 1e-2, "bfloat16": 0.5, "f
 """Relative error of one row that no rounding explains. A changed id or a shifted layer gives about 1; a mixture of
 experts in low precision sends single tokens to another expert, at about 0.1."""
 
+LastNorm = Literal["pre", "post"]
+"""Whether the last slot is before or after the final norm. Our shards are `pre`, SpecForge's files `post`."""
+
 _NAMES: Final = ("low", "middle", "high", "last")
+_LAST: Final[dict[LastNorm, str]] = {
+    "pre": "the last layer's output before the final norm",
+    "post": "the output of the final norm",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,44 +43,63 @@ class Comparison:
     """What is wrong, one sentence; None if nothing is."""
 
 
-def compare(capture: Capture, record: Record) -> Comparison:
+def compare(capture: Capture, record: Record, last: LastNorm = "pre") -> Comparison:
     """Run the model over a stored sample's ids and compare every stream.
 
     Args:
         capture: the hooked model.
-        record: one stored sample of finite states.
+        record: one stored sample of finite states, in the model's dtype or a shorter one.
+        last: what its last slot is meant to be.
     """
-    target = capture.target
     fresh = capture.one_by_one(record.token_ids)
+    if last == "post":
+        fresh[:, AUX_LAYERS] = _normed(capture, fresh[:, AUX_LAYERS])
     errors = _row_errors(record.hidden_states, fresh)
     middle, worst = float(errors.median()), float(errors.max())
-    stored_next = next_tokens(capture, record.hidden_states[:, AUX_LAYERS])
-    fresh_next = next_tokens(capture, fresh[:, AUX_LAYERS])
+    stored_next = next_tokens(capture, record.hidden_states[:, AUX_LAYERS], last)
+    fresh_next = next_tokens(capture, fresh[:, AUX_LAYERS], last)
     agreeing = int((stored_next == fresh_next).sum())
     sampled = record.loss_mask[1:].bool()
     top1 = int((stored_next[:-1][sampled] == record.token_ids[1:][sampled]).sum())
     fault = None
-    if middle > TOLERANCE[target.dtype] or worst > ROW_TOLERANCE[target.dtype]:
-        fault = _name_fault(capture, record, errors)
+    if middle > _tolerance(TOLERANCE, capture, record) or worst > _tolerance(ROW_TOLERANCE, capture, record):
+        fault = _name_fault(capture, record, errors, last)
     return Comparison(record.key, len(record.token_ids), middle, worst, agreeing, top1, int(sampled.sum()), fault)
 
 
-def next_tokens(capture: Capture, last: torch.Tensor) -> torch.Tensor:
+def next_tokens(capture: Capture, stream: torch.Tensor, last: LastNorm = "pre") -> torch.Tensor:
     """Return the most likely next token of each row.
 
     Args:
         capture: the model.
-        last: the last layer's output before the final norm, [T, H], on the CPU.
+        stream: the last layer's output, [T, H], on the CPU.
+        last: on which side of the final norm it was taken.
 
     Returns:
         int64 [T], on the CPU.
     """
     target = capture.target
     device = next(target.head.parameters()).device
+    normed = _normed(capture, stream) if last == "pre" else stream
     with torch.inference_mode():
-        logits = target.head(target.norm(last[None].to(device, getattr(torch, target.dtype))))
+        logits = target.head(normed[None].to(device, getattr(torch, target.dtype)))
     ids: torch.Tensor = logits[0].argmax(dim=-1).cpu()
     return ids
+
+
+def _normed(capture: Capture, stream: torch.Tensor) -> torch.Tensor:
+    """Apply the model's final norm to [T, H] on the CPU."""
+    target = capture.target
+    device = next(target.norm.parameters()).device
+    with torch.inference_mode():
+        normed: torch.Tensor = target.norm(stream[None].to(device, getattr(torch, target.dtype)))
+    return normed[0].cpu()
+
+
+def _tolerance(by_dtype: dict[DType, float], capture: Capture, record: Record) -> float:
+    """Return what rounding explains: of the computation, or of the shorter type that the states are stored in."""
+    stored = str(record.hidden_states.dtype).removeprefix("torch.")
+    return max(limit for dtype, limit in by_dtype.items() if dtype in (capture.target.dtype, stored))
 
 
 def _row_errors(stored: torch.Tensor, fresh: torch.Tensor) -> torch.Tensor:
@@ -82,18 +108,18 @@ def _row_errors(stored: torch.Tensor, fresh: torch.Tensor) -> torch.Tensor:
     return torch.linalg.vector_norm(stored.float() - fresh.float(), dim=-1) / scale
 
 
-def _name_fault(capture: Capture, record: Record, errors: torch.Tensor) -> str:
-    tolerance = TOLERANCE[capture.target.dtype]
+def _name_fault(capture: Capture, record: Record, errors: torch.Tensor, last: LastNorm) -> str:
+    tolerance = _tolerance(TOLERANCE, capture, record)
     by_slot = errors.median(dim=0).values
     wrong = [slot for slot in range(SLOTS) if float(by_slot[slot]) > tolerance]
     if not wrong:
-        limit = ROW_TOLERANCE[capture.target.dtype]
+        limit = _tolerance(ROW_TOLERANCE, capture, record)
         rows = (errors > limit).any(dim=1).nonzero().flatten().tolist()
         return f"rows {_some(rows)} differ from a fresh forward over the stored ids: an id or a row was changed"
     streams = _all_streams(capture, record.token_ids)
     found = [_place_of(record.hidden_states[:, slot], streams, tolerance) for slot in wrong]
     said = [
-        f"the {_NAMES[slot]} stream is {place} instead of {_expected(capture, slot)}"
+        f"the {_NAMES[slot]} stream is {place} instead of {_expected(capture, slot, last)}"
         for slot, place in zip(wrong, found, strict=True)
         if place is not None
     ]
@@ -103,9 +129,9 @@ def _name_fault(capture: Capture, record: Record, errors: torch.Tensor) -> str:
     return "; ".join(said)
 
 
-def _expected(capture: Capture, slot: int) -> str:
+def _expected(capture: Capture, slot: int, last: LastNorm) -> str:
     if slot == AUX_LAYERS:
-        return "the last layer's output before the final norm"
+        return _LAST[last]
     return f"the input of layer {capture.layers.entering[slot]}"
 
 
@@ -132,15 +158,14 @@ def _all_streams(capture: Capture, token_ids: torch.Tensor) -> list[tuple[str, t
         layer.register_forward_pre_hook(keep(f"the input of layer {index}"), with_kwargs=True)
         for index, layer in enumerate(target.layers)
     ]
-    name = "the last layer's output before the final norm"
-    hooks.append(target.norm.register_forward_pre_hook(keep(name), with_kwargs=True))
+    hooks.append(target.norm.register_forward_pre_hook(keep(_LAST["pre"]), with_kwargs=True))
     try:
         with torch.inference_mode():
             out = target.decoder(input_ids=token_ids[None].to(target.device), use_cache=False)
     finally:
         for hook in hooks:
             hook.remove()
-    return [*kept, ("the output of the final norm", out.last_hidden_state[0].cpu())]
+    return [*kept, (_LAST["post"], out.last_hidden_state[0].cpu())]
 
 
 def _some(rows: list[int]) -> str:
