@@ -1,4 +1,4 @@
-"""`eagletui verify`: check a features folder against its model."""
+"""`eagletui verify`: check features, or a folder exported for a trainer, against their model."""
 
 import sys
 from pathlib import Path
@@ -14,7 +14,9 @@ FAILED = 1
 
 
 def verify(
-    folder: Annotated[Path, typer.Argument(help="A features folder, or the folder of a run.", metavar="DIR")],
+    folder: Annotated[
+        Path, typer.Argument(help="A features folder, the folder of a run, or an export.", metavar="DIR")
+    ],
     model: Annotated[
         Path, typer.Option("--model", metavar="PATH", help="Target model: a folder of safetensors or a .gguf file.")
     ],
@@ -25,19 +27,29 @@ def verify(
 ) -> int:
     """Check features: sizes, hashes, ids, finite values, zero rows, and the streams against a fresh forward.
 
-    Finds a wrong norm, layers one off, changed ids, cut files and zeroed states. Exit 1 if a check does not hold.
+    Finds a wrong norm, layers one off, changed ids, cut files, zeroed states and, in a folder exported for SpecForge or
+    speculators, a stale draft vocabulary. Exit 1 if a check does not hold.
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; expected a features folder.")
+    from eagletui.export.trainer_folder import find_trainer_manifest
     from eagletui.extract import verify as checking
 
-    def on_shard(done: int, total: int) -> None:
-        if sys.stderr.isatty():
-            print(f"\rread {done} of {counted(total, 'shard')}", end="", file=sys.stderr, flush=True)
+    exported = find_trainer_manifest(folder)
+    unit = "shard" if exported is None else "row"
 
-    verdict = checking.verify(
-        checking.features_folder(folder), model, compared=samples or checking.COMPARED_SAMPLES, on_shard=on_shard
-    )
+    def on_step(done: int, total: int) -> None:
+        if sys.stderr.isatty():
+            print(f"\rread {done} of {counted(total, unit)}", end="", file=sys.stderr, flush=True)
+
+    compared = samples or checking.COMPARED_SAMPLES
+    if exported is None:
+        features = checking.features_folder(folder)
+        verdict = checking.verify(features, model, compared=compared, on_shard=on_step)
+    else:
+        from eagletui.export.check import verify_export
+
+        verdict = verify_export(folder, exported, model, compared=compared, on_row=on_step)
     if sys.stderr.isatty():
         say("")
     if json_:
@@ -58,6 +70,7 @@ def verify(
         words = {(True, "error"): "ok", (True, "warn"): "ok", (False, "error"): "FAILED", (False, "warn"): "look"}
         rows = [(check.name, words[check.ok, check.level], clean_line(check.detail)) for check in verdict.checks]
         print_table(("check", "result", "detail"), rows)
-        print(f"{counted(verdict.samples, 'sample')} in {counted(verdict.shards, 'shard')}: ", end="")
+        files = counted(verdict.shards, "shard" if exported is None else "file")
+        print(f"{counted(verdict.samples, 'sample')} in {files}: ", end="")
         print("everything holds." if verdict.ok else "these features must not be trained on.")
     return 0 if verdict.ok else FAILED

@@ -79,6 +79,17 @@ def write_dataset(out: Path, samples: Iterable[SampleIds]) -> None:
         shutil.rmtree(saved)
 
 
+def load_dataset(out: Path) -> Any:
+    """Open the rows as plain lists.
+
+    Raises:
+        InputError: the package is not installed.
+        OSError, ValueError: they do not load.
+    """
+    datasets = require_datasets()
+    return datasets.load_from_disk(str(out)).with_format(None)
+
+
 def write_frequencies(out: Path, counts: Counter[int]) -> None:
     """Write how often each token was sampled, as `{token id: count}`."""
     stream = io.BytesIO()

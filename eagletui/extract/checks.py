@@ -35,6 +35,7 @@ class Verdict:
     samples: int
     rows: int
     shards: int
+    """Files with features that were read."""
     compared: int
     """Samples that a fresh forward was run over."""
 
