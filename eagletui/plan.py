@@ -13,6 +13,7 @@ from eagletui.core.money import format_usd, hold_bound, prompt_bound, usd_to_pic
 from eagletui.ingest import Census, chosen_prompts, take_census
 from eagletui.models.identity import stored_hidden_size, weight_files
 from eagletui.providers.base import Endpoint
+from eagletui.run_ids import template_kwargs
 from eagletui.tokens.formats import load_format
 from eagletui.tokens.load import Tokenizer, load_tokenizer
 from eagletui.tokens.prompt import render_prompt
@@ -119,10 +120,11 @@ def _count(plan: Plan, config: RunConfig, tokenizer: Tokenizer, step: Callable[[
     counted = 0
     for chosen in chosen_prompts(config.prompts):
         share = plan.by_dataset.setdefault(chosen.record.dataset, DatasetPlan())
-        max_tokens = config.sampling_for(chosen.record.dataset).max_tokens
+        sampling = config.sampling_for(chosen.record.dataset)
+        kwargs, max_tokens = template_kwargs(config, fmt, sampling.reasoning), sampling.max_tokens
         for turn in chosen.turns:
             prompt = until_turn(chosen.record.prompt, turn)
-            tokens = len(render_prompt(prompt, tokenizer, fmt, config.model.template_kwargs).ids)
+            tokens = len(render_prompt(prompt, tokenizer, fmt, kwargs).ids)
             hold = max(
                 (hold_bound(prompt_bound(tokens), max_tokens, endpoint.price) for endpoint in plan.endpoints), default=0
             )

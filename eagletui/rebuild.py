@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Final, Literal, NamedTuple
 
 from eagletui.config import RunConfig, load_config, to_json, to_toml
-from eagletui.core.drift import CAUSES, Cause, EndpointCounts, Split, Verdict, judge
+from eagletui.core.drift import CAUSES, Cause, Verdict
 from eagletui.core.errors import InputError
 from eagletui.core.findings import Finding
 from eagletui.core.outputs import fitted
@@ -30,7 +30,7 @@ from eagletui.remake import Recipe, Remade, Remakers, unpack
 from eagletui.run_ids import RunIds
 from eagletui.runs import RunFolder, write_config_file
 from eagletui.tokens.formats import AUTO, load_format
-from eagletui.tokens.judge import Judgement, Sample, judge_samples
+from eagletui.tokens.judge import Judgement, Sample, endpoint_verdicts, judge_samples
 from eagletui.tokens.load import Tokenizer, load_tokenizer
 from eagletui.tokens.parts import measure_with
 from eagletui.tokens.profiles import COUNTED, Observed, ProfileChoice, settle_profile
@@ -289,33 +289,36 @@ def _keep(part: Sequence[Remade], made: dict[int, Remade], spool: _Spool | None)
 
 
 def _verdicts(made: Mapping[int, Remade]) -> dict[str, Verdict]:
-    observed: dict[str, list[tuple[Split, int]]] = {}
-    for one in made.values():
-        if one.sample is not None and one.sample.rebuilt.plain_excess is not None:
-            row = observed.setdefault(one.sample.endpoint, [])
-            row.append((one.sample.split, one.sample.rebuilt.plain_excess))
-    return {endpoint: judge(EndpointCounts.of(rows)) for endpoint, rows in observed.items()}
+    return endpoint_verdicts([one.sample for one in made.values() if one.sample is not None])
 
 
 def _judge(made: Mapping[int, Remade], reader: LedgerReader, ids: RunIds) -> Judgement:
     """Judge endpoints and format over all samples. The samples are rebuilt under their endpoint's constant already."""
     samples = _with_parts(made, reader, ids)
-    return judge_samples(samples, ids.tokenizer, ids.fmt, lambda position, offset: samples[position].rebuilt)
+    endpoints = {sample.endpoint for sample in samples}
+    return judge_samples(
+        samples,
+        ids.tokenizer,
+        ids.fmt,
+        lambda position, offset: samples[position].rebuilt,
+        [name for name in endpoints if ids.profile(name).losses(ids.fmt.name).arguments != "verbatim"],
+    )
 
 
 def _with_parts(made: Mapping[int, Remade], reader: LedgerReader, ids: RunIds) -> list[Sample]:
     """The samples, with the raw text of a few where an endpoint's fault must be named."""
     verdicts = _verdicts(made)
-    named: Counter[str] = Counter()
+    named: Counter[tuple[str, bool]] = Counter()
     samples: list[Sample] = []
     for sample_id, one in made.items():
         sample = one.sample
         if sample is None:
             continue
-        verdict = verdicts.get(sample.endpoint)
-        if verdict is not None and not verdict.trusted and sample.rebuilt.plain_excess is not None:
-            named[sample.endpoint] += 1
-            if named[sample.endpoint] <= MOST_SAMPLES:
+        # A fault of the endpoint's counts is named by its texts, one of its calls by those of its calls.
+        is_named = sample.split.tools or not verdicts[sample.endpoint].trusted
+        if is_named and sample.rebuilt.plain_excess is not None:
+            named[sample.endpoint, sample.split.tools] += 1
+            if named[sample.endpoint, sample.split.tools] <= MOST_SAMPLES:
                 sample = _with_text(sample, sample_id, reader, ids)
         samples.append(sample)
     return samples

@@ -18,9 +18,10 @@ from eagletui.core.text import clean_line
 from eagletui.core.tokdiff import Span, align
 from eagletui.prompts.fields import Fault
 from eagletui.prompts.messages import read_messages
-from eagletui.providers.parse import decode_json, parse_body, parse_events
+from eagletui.providers.decoding import decode_json
+from eagletui.providers.parse import parse_body, parse_events
 from eagletui.tokens.answer import Rebuilt, rebuild
-from eagletui.tokens.formats import asked_thinking
+from eagletui.tokens.formats import asked_thinking, thinking_kwargs
 from eagletui.tokens.judge import Judgement, Sample, judge_samples
 from eagletui.tokens.load import Tokenizer
 from eagletui.tokens.parts import measure_with
@@ -116,14 +117,32 @@ def prepare(records: Sequence[Recorded], tokenizer: Tokenizer | None, fmt: Outpu
 def reconstruct_file(records: Sequence[Recorded], job: Job, progress: Progress | None = None) -> Outcome:
     """Rebuild, judge and relabel all lines."""
     samples: list[Sample] = []
+    rendered: list[tuple[int, ...] | None] = []
     for done, recorded in enumerate(records, 1):
-        samples.append(Sample.of(recorded.id, recorded.reply, job.rebuild(recorded)))
+        rendered.append(_rendered_ids(recorded, job))
+        samples.append(
+            Sample.of(
+                recorded.id,
+                recorded.reply.endpoint or "",
+                recorded.reply,
+                job.rebuild(recorded),
+                None if rendered[-1] is None else len(rendered[-1]),
+                bool(recorded.prompt and recorded.prompt.tools_json),
+            )
+        )
         if progress is not None:
             progress(done, len(records))
     judgement = judge_samples(
-        samples, job.tokenizer, job.fmt, lambda position, offset: job.rebuild(records[position], offset)
+        samples,
+        job.tokenizer,
+        job.fmt,
+        lambda position, offset: job.rebuild(records[position], offset),
+        [name for name, choice in job.profiles.items() if choice.profile.losses(job.fmt.name).arguments != "verbatim"],
     )
-    lines = [_line(recorded, sample.rebuilt, job) for recorded, sample in zip(records, judgement.samples, strict=True)]
+    lines = [
+        _line(recorded, sample.rebuilt, prompt_ids, job)
+        for recorded, sample, prompt_ids in zip(records, judgement.samples, rendered, strict=True)
+    ]
     return Outcome(tuple(lines), _summary(lines, judgement, job), judgement.findings)
 
 
@@ -275,24 +294,30 @@ def _prompt(request: Mapping[str, Any] | None) -> Prompt | None:
     return Prompt(messages, json.dumps(tools, ensure_ascii=False, default=str) if tools else None)
 
 
-def _prompt_ids(recorded: Recorded, job: Job) -> tuple[int, ...] | None:
-    """Prompt ids the server returned, else those of the chat template where the bill does not speak against them."""
-    if recorded.reply.prompt_token_ids is not None:
-        return recorded.reply.prompt_token_ids
+def _rendered_ids(recorded: Recorded, job: Job) -> tuple[int, ...] | None:
+    """Prompt ids as the chat template writes them; None where it cannot."""
     if job.tokenizer is None or recorded.prompt is None or recorded.request is None:
         return None
     kwargs = recorded.request.get("chat_template_kwargs")
+    kwargs = kwargs if isinstance(kwargs, dict) else {}
+    switches = thinking_kwargs(job.fmt, recorded.thinking(job.fmt))
     try:
-        rendered = render_prompt(recorded.prompt, job.tokenizer, job.fmt, kwargs if isinstance(kwargs, dict) else None)
+        return render_prompt(recorded.prompt, job.tokenizer, job.fmt, {**switches, **kwargs}).ids
     except FormatError:
         return None
+
+
+def _prompt_ids(recorded: Recorded, rendered: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    """Prompt ids the server returned, else the rendered ones where the bill does not speak against them."""
+    if recorded.reply.prompt_token_ids is not None:
+        return recorded.reply.prompt_token_ids
     billed = recorded.reply.usage.prompt_tokens if recorded.reply.usage else None
-    return rendered.ids if billed in (None, len(rendered.ids)) else None
+    return rendered if rendered is None or billed in (None, len(rendered)) else None
 
 
-def _line(recorded: Recorded, rebuilt: Rebuilt, job: Job) -> dict[str, Any]:
+def _line(recorded: Recorded, rebuilt: Rebuilt, rendered: tuple[int, ...] | None, job: Job) -> dict[str, Any]:
     line: dict[str, Any] = {"id": recorded.id}
-    prompt_ids = _prompt_ids(recorded, job)
+    prompt_ids = _prompt_ids(recorded, rendered)
     if prompt_ids is not None:
         line["prompt_ids"] = list(prompt_ids)
     spans = rebuilt.spans
@@ -337,6 +362,10 @@ def _summary(lines: Sequence[Mapping[str, Any]], judgement: Judgement, job: Job)
         "mismatched": sum(line.get("exact") is False for line in lines),
         "resegmented": resegmented,
         "drift_total": sum(line["drift"] or 0 for line in lines),
+        "prompts": {
+            "rendered": sum(sample.prompt is not None for sample in judgement.samples),
+            "billed_alike": sum(sample.prompt is not None and not sample.prompt.excess for sample in judgement.samples),
+        },
         "profiles": {name: choice.profile.name for name, choice in job.profiles.items()},
         "offsets": {
             endpoint: {"offset": verdict.cause.offset, "cause": verdict.cause.name}

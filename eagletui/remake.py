@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, cast
 import msgspec
 
 from eagletui.config import RunConfig
-from eagletui.core.drift import Cause, Split
+from eagletui.core.drift import Cause
 from eagletui.core.errors import EagleError, RunError
 from eagletui.core.fidelity import Usability
 from eagletui.core.text import clean_line
@@ -112,7 +112,8 @@ def remake(item: ToRebuild, ids: RunIds, cause: Cause | None) -> Remade:
     # An endpoint is judged by what its answers show with nothing undone.
     rebuilt = replace(rebuilt, plain_excess=plain.plain_excess)
     asked_at = item.reply.received_at - (row.latency_s or 0.0)
-    result = as_stored(rebuilt, reply, ids.prompt_ids(item.prompt, asked_at))
+    rendered = ids.prompt_ids(item.prompt, row.dataset, asked_at)
+    result = as_stored(rebuilt, reply, rendered)
     if old is not None and old.evidence == "inferred" and not rebuilt.proved and old.raw == rebuilt.raw:
         assert item.label is not None
         rebuilt, result = _as_inferred(rebuilt, result, old, item.label)
@@ -124,13 +125,13 @@ def remake(item: ToRebuild, ids: RunIds, cause: Cause | None) -> Remade:
         and not ids_changed
         and (old.raw, old.spans, old.tail_trimmed) == (result.raw, result.spans, result.tail_trimmed)
     )
-    split = Split(reply.finish_reason or "unknown", bool(reply.reasoning), bool(reply.tool_calls))
     light = replace(rebuilt, output_ids=None, raw="", spans=(), parts=())
+    prompt_tokens = None if rendered is None else len(rendered)
     return Remade(
         sample_id=row.id,
         key=row.sample_key,
         before=item.label,
-        sample=Sample(row.sample_key, endpoint, reply.model, reply.finish_reason, split, light),
+        sample=Sample.of(row.sample_key, endpoint, reply, light, prompt_tokens, item.prompt.tools_json is not None),
         ids_changed=ids_changed,
         packed=None if is_stored else pack_bytes(_encoder.encode(result)),
     )

@@ -13,7 +13,7 @@ from eagletui.core.reply import Reply
 from eagletui.ledger.orders import TokensResult
 from eagletui.ledger.rows import EndpointRow
 from eagletui.tokens.answer import Rebuilt, rebuild
-from eagletui.tokens.formats import AUTO, asked_thinking, load_profile
+from eagletui.tokens.formats import AUTO, asked_thinking, load_profile, thinking_kwargs
 from eagletui.tokens.load import Tokenizer
 from eagletui.tokens.profiles import UNTOUCHED
 from eagletui.tokens.prompt import render_prompt
@@ -34,15 +34,16 @@ class RunIds:
         name = self.config.model.profile
         return self.profiles.get(endpoint) or load_profile(UNTOUCHED if name == AUTO else name)
 
-    def prompt_ids(self, prompt: Prompt, at: float | None = None) -> "array[int] | None":
+    def prompt_ids(self, prompt: Prompt, dataset: str, at: float | None = None) -> "array[int] | None":
         """Render a prompt; None when the chat template refuses the conversation.
 
         Args:
             prompt: up to where the answer begins.
+            dataset: whose sampling section it is asked with.
             at: Unix seconds that a template sees as the present time; None for now.
         """
         now = None if at is None else datetime.fromtimestamp(at).astimezone()
-        kwargs = self.config.model.template_kwargs
+        kwargs = template_kwargs(self.config, self.fmt, self.config.sampling_for(dataset).reasoning)
         try:
             rendered = render_prompt(prompt, self.tokenizer, self.fmt, kwargs, now=now)
         except EagleError:
@@ -84,6 +85,20 @@ class RunIds:
         elif asked != "default":
             said["reasoning"] = {"effort": asked}
         return asked_thinking(self.fmt, said)
+
+
+def template_kwargs(config: RunConfig, fmt: OutputFormat, reasoning: str) -> dict[str, object]:
+    """Return the chat template's variables for requests of a run.
+
+    Args:
+        config: its `template_kwargs` come last, so that a person has the last word.
+        fmt: names the variables by which the family switches thinking.
+        reasoning: `default`, `off` or an effort, as a data set asks.
+    """
+    kwargs = {} if reasoning == "default" else thinking_kwargs(fmt, reasoning != "off")
+    if reasoning not in ("default", "off"):
+        kwargs["reasoning_effort"] = reasoning
+    return {**kwargs, **config.model.template_kwargs}
 
 
 def chosen_profiles(config: RunConfig, endpoints: Iterable[EndpointRow]) -> dict[str, LossProfile]:

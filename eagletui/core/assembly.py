@@ -24,7 +24,7 @@ from eagletui.core.outputs import (
     Written,
     split_specials,
 )
-from eagletui.core.reply import Reply
+from eagletui.core.reply import UNREADABLE, Reply
 from eagletui.core.toolsection import last_literal, sections
 
 LIMIT = 48
@@ -345,7 +345,7 @@ class _Writer:
     def usability(self) -> tuple[TextUsability, tuple[str, ...]]:
         """Say what the reply as a whole allows before any count."""
         reply = self.reply
-        if reply.reasoning_kind in ("summary", "encrypted"):
+        if reply.reasoning_kind in UNREADABLE:
             return "unusable", (f"the reasoning came as {reply.reasoning_kind}, not as text",)
         if reply.finish_reason in ("error", "content_filter"):
             return "unusable", (f"the answer ended with {reply.finish_reason}",)

@@ -58,7 +58,7 @@ def argument_forms(
     Returns:
         Forms, the most likely first; at least one. Text that is no JSON object comes back as it is.
     """
-    if not _is_object(arguments):
+    if not is_object(arguments):
         return (Written(_text(arguments), 1.0, ""),)
     match tools.codec:
         case "parameters":
@@ -108,10 +108,10 @@ def _json_forms(arguments: str, losses: Losses, types: Mapping[str, str]) -> lis
     if loss == "verbatim":
         return forms
     if loss in ("reserialised", "reserialised-ascii"):
-        plain = _respace(arguments, ", ", ": ", _unescape) if loss == "reserialised-ascii" else arguments
+        plain = respace(arguments, ", ", ": ", plain_string) if loss == "reserialised-ascii" else arguments
         forms = [_Text(plain, 1.0, "")]
-        forms += _when_different(plain, _respace(plain, ", ", ": ", _escape), ESCAPED_WEIGHT, "escaped")
-        forms += _when_different(plain, _respace(plain, ",", ":", str), COMPACT_WEIGHT, "compact")
+        forms += _when_different(plain, respace(plain, ", ", ": ", escape_string), ESCAPED_WEIGHT, "escaped")
+        forms += _when_different(plain, respace(plain, ",", ":", str), COMPACT_WEIGHT, "compact")
         forms += _when_different(plain, _indent(plain), INDENTED_WEIGHT, "indented")
         forms += _when_different(plain, plain.replace("/", "\\/"), SLASH_WEIGHT, "slashes escaped")
     for how, weight, note in _number_ways(loss):
@@ -181,7 +181,7 @@ def _value_forms(value: str, declared: str, losses: Losses, tools: Tools) -> Ite
         return
     if value[0] in "{[":
         yield _Text(value, 1.0, ""), "false"
-        compact = _respace(value, ",", ":", str)
+        compact = respace(value, ",", ":", str)
         if compact != value:
             yield _Text(compact, COMPACT_WEIGHT, "compact"), "false"
         return
@@ -255,7 +255,7 @@ def _members(arguments: str) -> list[tuple[str, str]]:
     return members
 
 
-def _respace(text: str, comma: str, colon: str, string: Callable[[str], str]) -> str:
+def respace(text: str, comma: str, colon: str, string: Callable[[str], str]) -> str:
     """Write JSON text again with these separators; literals other than strings stay as they are."""
     pieces = {",": comma, ":": colon}
     return "".join(
@@ -277,12 +277,12 @@ def _indent(text: str) -> str:
     return "".join(pieces)
 
 
-def _escape(string: str) -> str:
+def escape_string(string: str) -> str:
     """Escape the non-ASCII characters of one JSON string literal."""
     return json.dumps(json.loads(string)) if _ESCAPE.search(string) else string
 
 
-def _unescape(string: str) -> str:
+def plain_string(string: str) -> str:
     """Write one JSON string literal with its non-ASCII characters plain."""
     return json.dumps(json.loads(string), ensure_ascii=False) if "\\u" in string else string
 
@@ -307,7 +307,7 @@ def _enclosed(opener: str, members: Sequence[Sequence[Part]], closer: str) -> li
     return [*parts, Text(closer, "tool_call")]
 
 
-def _is_object(text: str) -> bool:
+def is_object(text: str) -> bool:
     """Say whether text is a JSON object that is not nested beyond reason."""
     depth = deepest = 0
     for match in _TOKEN.finditer(text):

@@ -7,7 +7,7 @@ constant is a fault to find, never an offset to learn.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from eagletui.core.fidelity import PROVED, Evidence
@@ -23,6 +23,10 @@ _ELSEWHERE: Final = 0.2
 
 _SHARE: Final = 0.5
 """Share of samples from which a constant is a constant."""
+
+_CUT_ANEW: Final = 0.2
+"""Share of an endpoint's streams whose pieces cannot be tokens from which no stream of it proves anything."""
+_LEAST_CUT: Final = 3
 
 
 class Split(NamedTuple):
@@ -72,6 +76,17 @@ class EndpointCounts:
         row[excess] = row.get(excess, 0) + 1
         return EndpointCounts(table)
 
+    def agreeing(self, verdict: "Verdict", tools: bool | None = None) -> tuple[int, int]:
+        """Count the answers that agree with their bill under a verdict, and all that were looked at.
+
+        Args:
+            verdict: gives the named constant.
+            tools: only answers with tool calls, or only those without; None takes all.
+        """
+        chosen = [(split, found) for split, found in self.by_split.items() if tools in (None, split.tools)]
+        agreed = sum(found.get(verdict.offset(split.finish), 0) for split, found in chosen)
+        return agreed, sum(sum(found.values()) for _, found in chosen)
+
     @property
     def samples(self) -> int:
         """Observations in all."""
@@ -85,6 +100,23 @@ class EndpointCounts:
             if wanted is None or split.finish in wanted:
                 total.update(counts)
         return total
+
+
+class Streams(NamedTuple):
+    """What the pieces of an endpoint's streams showed."""
+
+    held: int = 0
+    """Streams whose pieces are tokens by their bill."""
+    refuted: int = 0
+    """Streams whose pieces need more tokens than were billed."""
+
+    @property
+    def cut_anew(self) -> bool:
+        """Tell whether something between the model and here cuts the text into other pieces than tokens."""
+        return self.refuted >= _LEAST_CUT and self.refuted > _CUT_ANEW * (self.held + self.refuted)
+
+
+NO_STREAMS: Final = Streams()
 
 
 class Constant(NamedTuple):
@@ -110,6 +142,8 @@ class Verdict:
     """A constant without a name: the format or the tokenizer is wrong."""
     disagreeing: Constant | None = None
     """Most counts disagree without a constant."""
+    cut_anew: bool = False
+    """The pieces of its streams are no tokens, so those that fit their bill fit it by chance."""
 
     @property
     def trusted(self) -> bool:
@@ -121,8 +155,12 @@ class Verdict:
         return self.cause.offset if self.cause and finish_reason in self.cause.finish_reasons else 0
 
 
-def judge(counts: EndpointCounts) -> Verdict:
-    """Explain an endpoint's counts, as a pure function of them."""
+def judge(counts: EndpointCounts, streams: Streams = NO_STREAMS) -> Verdict:
+    """Explain an endpoint's counts and streams, as a pure function of them."""
+    return replace(_judge_counts(counts), cut_anew=streams.cut_anew)
+
+
+def _judge_counts(counts: EndpointCounts) -> Verdict:
     if counts.samples < LEAST_SAMPLES:
         return Verdict()
     cause = next((cause for cause in CAUSES if _shows(counts, cause)), None)
@@ -130,7 +168,7 @@ def judge(counts: EndpointCounts) -> Verdict:
     constant = _unexplained(counts, verdict)
     if constant is not None:
         return Verdict(None, provisional=False, constant=constant)
-    agreeing = sum(found.get(verdict.offset(split.finish), 0) for split, found in counts.by_split.items())
+    agreeing, _ = counts.agreeing(verdict)
     if agreeing < _SHARE * counts.samples:
         odd = Constant(0, counts.samples - agreeing, counts.samples, "all answers")
         return Verdict(None, provisional=False, disagreeing=odd)
@@ -146,6 +184,8 @@ def relabel(evidence: Evidence, excess: int | None, finish_reason: str | None, v
         finish_reason: how the answer ended.
         verdict: of the endpoint.
     """
+    if evidence == "streamed" and verdict.cut_anew:
+        return "conflict"
     if evidence in PROVED or evidence in ("inferred", "canonical") or excess is None:
         return evidence
     return "counted" if verdict.trusted and excess == verdict.offset(finish_reason) else "conflict"

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from eagletui.core.drift import LEAST_SAMPLES, Verdict
+from eagletui.core.argument_style import Histogram, rewriting
+from eagletui.core.drift import LEAST_SAMPLES, Streams, Verdict
 from eagletui.core.outputs import OutputFormat
 
 LEAVES_OTHERS: Final = 0.25
@@ -29,6 +30,12 @@ class Finding:
     """Empty for a fault that is not one endpoint's."""
 
 
+REWRITTEN: Final = (
+    "Ask this endpoint for ids, or rebuild with a loss profile whose arguments are reserialised: "
+    "the ids of its calls are not what the model wrote."
+)
+
+
 def endpoint_findings(endpoint: str, verdict: Verdict, example: str | None, named: str = "") -> list[Finding]:
     """Word what an endpoint's counts show beyond named causes.
 
@@ -38,20 +45,20 @@ def endpoint_findings(endpoint: str, verdict: Verdict, example: str | None, name
         example: a sample that shows it.
         named: which change of the format would explain the counts, where one was found.
     """
-    who = f"endpoint {endpoint}" if endpoint else "the server"
+    place = who(endpoint)
     if verdict.constant is not None:
         found = verdict.constant
         tokens = "1 token" if abs(found.excess) == 1 else f"{abs(found.excess)} tokens"
         side = "more" if found.excess > 0 else "less"
         sentence = (
-            f"On {who}, {found.affected} of {found.examined} {found.where} are billed {tokens} {side} than counted, "
+            f"On {place}, {found.affected} of {found.examined} {found.where} are billed {tokens} {side} than counted, "
             f"and no named cause explains that{f'; {named}' if named else ''}"
         )
         return [Finding("constant", sentence, found.affected, found.examined, example, WRONG_FORMAT, endpoint)]
     if verdict.disagreeing is not None:
         found = verdict.disagreeing
         sentence = (
-            f"On {who}, {found.affected} of {found.examined} counts differ from the bill, without a constant"
+            f"On {place}, {found.affected} of {found.examined} counts differ from the bill, without a constant"
             f"{f'; {named}' if named else ''}"
         )
         action = "No count is trusted here. Check the format and the loss profile, or ask for ids or logprobs."
@@ -63,7 +70,7 @@ def leaving_endpoints(conflicts: Mapping[str, tuple[int, int]], examples: Mappin
     """Name endpoints whose share of conflicting counts leaves that of the others.
 
     Args:
-        conflicts: per endpoint, conflicting and all samples whose label rests on a count.
+        conflicts: per endpoint, samples whose canonical count differs from the bill, and all that have one.
         examples: a conflicting sample of each.
     """
     found: list[Finding] = []
@@ -80,6 +87,54 @@ def leaving_endpoints(conflicts: Mapping[str, tuple[int, int]], examples: Mappin
             action = f"Quarantine {endpoint}, or give its replies a loss profile of their own."
             found.append(Finding("endpoint", sentence, bad, examined, examples.get(endpoint), action, endpoint))
     return found
+
+
+def cut_anew_finding(endpoint: str, streams: Streams, example: str | None) -> Finding:
+    """Word that the pieces of an endpoint's streams are no tokens."""
+    of_all = streams.held + streams.refuted
+    sentence = (
+        f"On {who(endpoint)}, the pieces of {streams.refuted} of {of_all} streams need more tokens than were billed: "
+        "something on the way cuts the text into other pieces than tokens"
+    )
+    action = "No stream proves ids here. Ask for ids or logprobs, or send the requests without stream."
+    return Finding("cut_anew", sentence, streams.refuted, of_all, example, action, endpoint)
+
+
+def rewritten_finding(endpoint: str, words: str, affected: int, examined: int, example: str | None) -> Finding:
+    """Word that an endpoint writes tool arguments again.
+
+    Args:
+        endpoint: its name; empty for a direct server.
+        words: what shows it.
+        affected: how many show it.
+        examined: of how many.
+        example: a sample that shows it.
+    """
+    sentence = f"Rewritten tool arguments: on {who(endpoint)}, {words}"
+    return Finding("arguments", sentence, affected, examined, example, REWRITTEN, endpoint)
+
+
+def histogram_findings(spellings: Mapping[str, Histogram], examples: Mapping[str, str]) -> list[Finding]:
+    """Name endpoints whose calls are spelled as only a server that writes them again would.
+
+    Args:
+        spellings: of each endpoint's calls.
+        examples: a sample with calls of each.
+    """
+    found: list[Finding] = []
+    for endpoint, mine in spellings.items():
+        others = sum((other for name, other in spellings.items() if name != endpoint), Histogram.of(()))
+        shown = rewriting(mine, others)
+        if shown is not None:
+            what, affected, examined = shown
+            words = f"the arguments of {affected} of {examined} calls {what}"
+            found.append(rewritten_finding(endpoint, words, affected, examined, examples.get(endpoint)))
+    return found
+
+
+def who(endpoint: str) -> str:
+    """Name an endpoint inside a sentence."""
+    return f"endpoint {endpoint}" if endpoint else "the server"
 
 
 def format_differences(given: OutputFormat, shipped: OutputFormat) -> list[str]:

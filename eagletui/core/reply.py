@@ -5,12 +5,15 @@ code looks at provider JSON.
 """
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from eagletui.core.chat import ToolCall
 
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter", "error"]
 ReasoningKind = Literal["text", "summary", "encrypted"]
+
+UNREADABLE: Final[tuple[ReasoningKind, ...]] = ("summary", "encrypted")
+"""Kinds of reasoning that are not what the model wrote."""
 
 
 @dataclass(frozen=True, slots=True)

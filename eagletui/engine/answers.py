@@ -101,7 +101,7 @@ class AnswerDesk:
         config = self._ids.config
         section = config.sampling_for(sample.dataset)
         dice = random.Random(f"{config.run.seed}:{sample.id}:{sample.attempts}")
-        prompt_ids = self._ids.prompt_ids(sample.prompt)
+        prompt_ids = self._ids.prompt_ids(sample.prompt, sample.dataset)
         count = len(msgspec.json.encode(sample.prompt)) if prompt_ids is None else len(prompt_ids)
         return ReadySample(
             sample=sample,

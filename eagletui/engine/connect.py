@@ -2,6 +2,7 @@
 
 import json
 from decimal import Decimal
+from functools import partial
 from typing import Final
 
 from eagletui.config import RunConfig
@@ -10,7 +11,9 @@ from eagletui.core.money import Price
 from eagletui.providers.base import Provider, Timeouts
 from eagletui.providers.openai_compatible import OpenAiCompatible
 from eagletui.providers.openrouter import BASE_URL, OpenRouter, Routing
+from eagletui.run_ids import template_kwargs
 from eagletui.runs import RunFolder
+from eagletui.tokens.formats import load_format
 
 EMBEDDED_KEY: Final = "embedded"
 """The embedded provider takes any key and no secret."""
@@ -38,7 +41,7 @@ def connect(config: RunConfig, folder: RunFolder) -> Provider:
             key=key,
             timeouts=timeouts,
             typed_price=_typed_price(config),
-            template_kwargs=config.model.template_kwargs,
+            kwargs_for=partial(template_kwargs, config, load_format(config.model.format)),
         )
     longest = max(config.sampling.max_tokens, *(o.max_tokens or 0 for o in config.sampling.overrides.values()), 0)
     routing = Routing(

@@ -3,7 +3,7 @@
 The price is 0 unless the person types one; the money path is the same as for a router.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -18,7 +18,7 @@ from eagletui.providers.base import (
     RawReply,
     Timeouts,
 )
-from eagletui.providers.body import chat_body, encode
+from eagletui.providers.body import chat_body, encode, reply_limit_bytes
 from eagletui.providers.transport import HttpTransport
 
 ServerKind = Literal["vllm", "sglang", "llama.cpp"]
@@ -42,6 +42,10 @@ SERVERS: Final[dict[ServerKind, ServerRow]] = {
 """All three give ids in non-stream replies only, or most surely there (vLLM's parsers dropped ids from streams)."""
 
 
+def _no_kwargs(reasoning: str) -> Mapping[str, Any]:
+    return {}
+
+
 class OpenAiCompatible:
     """One server, one endpoint."""
 
@@ -53,7 +57,7 @@ class OpenAiCompatible:
         key: str,
         timeouts: Timeouts,
         typed_price: Price | None,
-        template_kwargs: Mapping[str, Any] | None = None,
+        kwargs_for: Callable[[str], Mapping[str, Any]] = _no_kwargs,
     ) -> None:
         """Prepare a client; nothing is sent yet.
 
@@ -63,12 +67,12 @@ class OpenAiCompatible:
             key: the API key, or "".
             timeouts: limits of each part of a request.
             typed_price: the person's price; None: free.
-            template_kwargs: variables for the server's chat template.
+            kwargs_for: variables for the server's chat template, by the `reasoning` of a request.
         """
         self._kind = kind
         self._row = SERVERS[kind]
         self._price = typed_price or FREE
-        self._template_kwargs = dict(template_kwargs or {})
+        self._kwargs_for = kwargs_for
         self._transport = HttpTransport(base_url or self._row.base_url, key=key, timeouts=timeouts, headers={})
 
     async def aclose(self) -> None:
@@ -97,18 +101,22 @@ class OpenAiCompatible:
     async def send(self, request: ChatRequest, on_headers: OnHeaders) -> RawReply:
         """Send one request and receive its body."""
         body = encode(self.request_body(request))
-        return await self._transport.post("/chat/completions", body, stream=request.stream, on_headers=on_headers)
+        return await self._transport.post(
+            "/chat/completions",
+            body,
+            stream=request.stream,
+            limit_bytes=reply_limit_bytes(request),
+            on_headers=on_headers,
+        )
 
     def request_body(self, request: ChatRequest) -> dict[str, Any]:
         """Return the JSON body of a request."""
         body = chat_body(request)
         if not request.stream:
             body.update(self._row.fields)
-        kwargs = dict(self._template_kwargs)
-        if request.sampling.reasoning != "default":
-            kwargs["enable_thinking"] = request.sampling.reasoning != "off"
+        kwargs = self._kwargs_for(request.sampling.reasoning)
         if kwargs:
-            body["chat_template_kwargs"] = kwargs
+            body["chat_template_kwargs"] = dict(kwargs)
         return body
 
     def cost(self, reply: Reply, endpoint: Endpoint) -> int | None:

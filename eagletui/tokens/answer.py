@@ -14,7 +14,7 @@ from eagletui.core.chat import Prompt
 from eagletui.core.choice import Choice, TokenCounts, choose
 from eagletui.core.fidelity import REPLACEMENT, Evidence, Proof, Usability, judge_count
 from eagletui.core.outputs import Assembly, LossProfile, OutputFormat, Part, Text, fitted
-from eagletui.core.reply import Reply
+from eagletui.core.reply import UNREADABLE, Reply
 from eagletui.core.rung_logprobs import logprobs
 from eagletui.core.rung_served import served
 from eagletui.core.rung_streamed import pieces, streamed
@@ -22,6 +22,7 @@ from eagletui.core.tokdiff import Span, align
 from eagletui.core.vocabulary import Vocabulary
 from eagletui.tokens.load import Tokenizer
 from eagletui.tokens.parts import encode_parts, measure_encoded, remembering
+from eagletui.tokens.reply_faults import arguments_kept, sample_faults, sampled_end, stream_holds
 
 _SEEN: Final[Mapping[str, str]] = {"served": "served", "logprobs": "logged", "streamed": "streamed"}
 
@@ -59,12 +60,18 @@ class Rebuilt:
     plain_excess: int | None = None
     """The same for the plain reading of the format, before counts chose among readings: what an endpoint is judged by.
     None where nothing can be learned from it."""
+    canonical_excess: int | None = None
+    """billed - counted of the canonical encoding of the raw text, whatever proves the ids: comparable everywhere."""
     ended: bool = False
     """The model ended the answer itself."""
     leans_on_format: bool = False
     """Structural tokens among the ids are the format's word, so a doubted format doubts the label."""
     sampled_end: int | None = None
     """The token that ended the answer, where proved ids or the server name it."""
+    stream_holds: bool | None = None
+    """The pieces of the stream are tokens by the bill (False: they need more tokens); None where that stays open."""
+    arguments_kept: bool | None = None
+    """The reply shows tool arguments as the proved ids write them; None without such calls or without proof."""
 
     @property
     def proved(self) -> bool:
@@ -131,7 +138,12 @@ def rebuild(
     rebuilt = _settle(reply, choice, canonical, proofs, tokenizer, billed, applied, unresolved, shows_tail)
     if unsaid and rebuilt.ended and not rebuilt.proved:
         rebuilt = _unsure_of_end(rebuilt)
-    return replace(rebuilt, plain_excess=_plain_excess(rebuilt, readings[0], measure, shows_tail))
+    proved = rebuilt.output_ids if rebuilt.proved else None
+    return replace(
+        rebuilt,
+        plain_excess=_plain_excess(rebuilt, readings[0], measure, shows_tail),
+        arguments_kept=arguments_kept(reply, fmt, proved or (), tokenizer.vocabulary),
+    )
 
 
 def _plain_excess(
@@ -222,6 +234,8 @@ def _streamed(
     """Lay the deltas along the raw text and judge them."""
     if not reply.deltas:
         return None
+    if reply.reasoning_kind in UNREADABLE:
+        return Proof("streamed", (), "the reasoning is not among the deltas")
     if looks_for_stops:
         return Proof("streamed", (), "the server looks for stop strings, so deltas need not end with a token")
     if not assembly.verbatim:
@@ -278,10 +292,11 @@ def _settle(
     holding = [proof for proof in proofs if proof.holds]
     reasons = [proof.reason for proof in proofs if not proof.holds and (not holding or proof is not holding[0])]
     contradiction = not all(_agree(holding[0], proof) for proof in holding[1:])
-    findings = _sample_findings(reply, assembly, holding, vocabulary, unresolved)
+    findings = sample_faults(reply, assembly, holding, vocabulary, unresolved)
     raw = assembly.raw
     tail = 0
     followed = False
+    hidden = reply.reasoning_kind in UNREADABLE
     if holding and not contradiction:
         evidence, ids, tail = holding[0].evidence, holding[0].ids, holding[0].hidden_tail
         raw = vocabulary.decode(ids).decode("utf-8", "replace").rstrip(REPLACEMENT if assembly.end is None else "")
@@ -301,7 +316,7 @@ def _settle(
         if contradiction:
             evidence = "conflict"
             reasons.insert(0, f"{' and '.join(proof.evidence for proof in holding)} give different ids")
-        if evidence == "counted" and (assembly.open_ended or assembly.misfit or unresolved):
+        if evidence == "counted" and (assembly.open_ended or assembly.misfit or unresolved or hidden):
             evidence = "conflict"
         followed = evidence != "canonical" and ids != canonical
         if followed and proof is not None:
@@ -312,7 +327,7 @@ def _settle(
     usability = _usability(assembly, evidence)
     trimmed = tail > 0 or shows_tail
     reasons += [reason for reason in assembly.reasons if usability != "usable"]
-    silent = trimmed or assembly.open_ended or assembly.misfit or unresolved or contradiction or followed
+    silent = trimmed or assembly.open_ended or assembly.misfit or unresolved or contradiction or followed or hidden
     return Rebuilt(
         output_ids=ids,
         raw=raw,
@@ -328,9 +343,11 @@ def _settle(
         findings=findings,
         parts=assembly.parts,
         excess=None if billed is None or silent else billed - len(ids),
+        canonical_excess=None if billed is None or trimmed or assembly.open_ended else billed - len(canonical),
         ended=assembly.end is not None,
         leans_on_format=bool(holding) and holding[0].leans_on_format,
-        sampled_end=_sampled_end(reply, holding, vocabulary),
+        sampled_end=sampled_end(reply, holding, vocabulary),
+        stream_holds=stream_holds(proofs),
     )
 
 
@@ -343,15 +360,6 @@ def _agree(better: Proof, other: Proof) -> bool:
     return other.ids == better.ids or other.ids == better.ids[: len(better.ids) - other.hidden_tail]
 
 
-def _sampled_end(reply: Reply, holding: Sequence[Proof], vocabulary: Vocabulary) -> int | None:
-    """The token that ended the answer, as proved ids or the server's `stop_reason` tell it."""
-    ends = [proof.ids[-1] for proof in holding if proof.ids and not proof.leans_on_format]
-    sampled = next((token_id for token_id in ends if vocabulary.is_special(token_id)), None)
-    if sampled is None and isinstance(reply.stopped_by, int) and reply.stopped_by in vocabulary:
-        return reply.stopped_by
-    return sampled
-
-
 def _usability(assembly: Assembly, evidence: Evidence) -> Usability:
     """Proved ids carry the model's own text; below proof the text's doubts and the segmentation's count."""
     if assembly.usability == "unusable":
@@ -361,22 +369,6 @@ def _usability(assembly: Assembly, evidence: Evidence) -> Usability:
     if assembly.usability == "usable" and evidence == "conflict":
         return "resegmented"
     return assembly.usability
-
-
-def _sample_findings(
-    reply: Reply, assembly: Assembly, holding: Sequence[Proof], vocabulary: Vocabulary, unresolved: str | None
-) -> tuple[str, ...]:
-    """Faults that one sample shows by itself."""
-    found: list[str] = []
-    if assembly.misfit:
-        found.append("misfit")
-    if unresolved is not None:
-        found.append("unresolved")
-    end_id = vocabulary.specials.get(assembly.end) if assembly.end is not None else None
-    sampled = _sampled_end(reply, holding, vocabulary)
-    if assembly.end is not None and sampled is not None and sampled != end_id:
-        found.append("end_token")
-    return tuple(found)
 
 
 def _text_level(assembly: Assembly, billed: int | None) -> Rebuilt:

@@ -109,6 +109,13 @@ def asked_thinking(fmt: OutputFormat, request: Mapping[str, object] | None) -> b
     return None
 
 
+def thinking_kwargs(fmt: OutputFormat, thinking: bool | None) -> dict[str, object]:
+    """Return the template kwargs by which a family switches thinking on or off; none where nothing is asked."""
+    if thinking is None:
+        return {}
+    return dict(fmt.reasoning.on if thinking else fmt.reasoning.off)
+
+
 def _names(folder: str) -> tuple[str, ...]:
     place = _FOLDER / folder if folder else _FOLDER
     return tuple(sorted(entry.name.removesuffix(".toml") for entry in place.iterdir() if entry.name.endswith(".toml")))

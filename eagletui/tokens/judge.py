@@ -1,21 +1,25 @@
 """Labels and findings over many samples: what a single reply cannot tell about its endpoint and its format."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from eagletui.core.drift import EndpointCounts, Split, Verdict, judge, relabel
+from eagletui.core.drift import EndpointCounts, Split, Streams, Verdict, judge, relabel
 from eagletui.core.findings import (
     WRONG_FORMAT,
     Finding,
+    cut_anew_finding,
     endpoint_findings,
     format_differences,
     leaving_endpoints,
     merged,
 )
 from eagletui.core.outputs import OutputFormat
+from eagletui.core.prompt_counts import PromptCounts, prompt_finding
 from eagletui.core.reply import Reply
 from eagletui.tokens.answer import Rebuilt
+from eagletui.tokens.argument_faults import CallingSample, argument_faults
 from eagletui.tokens.fit import fit_checks, name_id
 from eagletui.tokens.formats import format_for_model
 from eagletui.tokens.load import Tokenizer
@@ -49,12 +53,43 @@ class Sample:
     finish: str | None
     split: Split
     rebuilt: Rebuilt
+    arguments: tuple[str, ...] = ()
+    """Of its tool calls, as received."""
+    prompt: PromptCounts | None = None
+    """None where either is unknown."""
 
     @classmethod
-    def of(cls, sample_id: str, reply: Reply, rebuilt: Rebuilt) -> "Sample":
-        """Take what matters from a reply."""
+    def of(
+        cls,
+        sample_id: str,
+        endpoint: str,
+        reply: Reply,
+        rebuilt: Rebuilt,
+        prompt_tokens: int | None = None,
+        has_tools: bool = False,
+    ) -> "Sample":
+        """Take what matters from a reply.
+
+        Args:
+            sample_id: names it in findings.
+            endpoint: the one that answered; empty for a direct server.
+            reply: as parsed.
+            rebuilt: its ids.
+            prompt_tokens: what the chat template writes; None where it was not rendered.
+            has_tools: the request declares tools.
+        """
         split = Split(reply.finish_reason or "unknown", bool(reply.reasoning), bool(reply.tool_calls))
-        return cls(sample_id, reply.endpoint or "", reply.model, reply.finish_reason, split, rebuilt)
+        billed = reply.usage.prompt_tokens if reply.usage else None
+        return cls(
+            sample_id,
+            endpoint,
+            reply.model,
+            reply.finish_reason,
+            split,
+            rebuilt,
+            tuple(call.arguments for call in reply.tool_calls),
+            None if billed is None or prompt_tokens is None else PromptCounts(billed, prompt_tokens, has_tools),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +107,7 @@ def judge_samples(
     tokenizer: Tokenizer | None,
     fmt: OutputFormat,
     again: Callable[[int, int], Rebuilt],
+    rewriting: Collection[str] = (),
 ) -> Judgement:
     """Judge endpoints and format over all samples and relabel every one.
 
@@ -80,8 +116,9 @@ def judge_samples(
         tokenizer: None at text level.
         fmt: the format in use.
         again: rebuilds a sample, given its position and its endpoint's offset.
+        rewriting: endpoints whose loss profile says that they write tool arguments again.
     """
-    verdicts = _verdicts(samples)
+    verdicts = endpoint_verdicts(samples)
     judged = [_with_offset(sample, position, verdicts, again) for position, sample in enumerate(samples)]
     findings: list[Finding] = []
     doubted: set[int] = set()
@@ -91,13 +128,20 @@ def judge_samples(
         findings += _end_findings(judged, tokenizer, fmt)
         findings += _constant_findings(judged, verdicts, tokenizer, fmt)
     misfits, other = _misfit_findings(judged), _other_format_findings(judged, fmt)
-    for finding, positions in (*misfits, *other):
+    calling = [
+        CallingSample(position, sample.id, sample.endpoint, sample.finish, sample.arguments, sample.rebuilt)
+        for position, sample in enumerate(judged)
+        if sample.arguments and fmt.tools.codec == "json" and sample.endpoint not in rewriting
+    ]
+    for finding, positions in (*misfits, *other, *argument_faults(calling, verdicts, tokenizer)):
         findings.append(finding)
         doubted.update(positions)
+    findings += _stream_findings(samples, verdicts)
+    findings += _prompt_findings(samples)
     relabelled = [
         _relabelled(sample, verdicts[sample.endpoint], position in doubted) for position, sample in enumerate(judged)
     ]
-    findings += _leaving(relabelled)
+    findings += _leaving(relabelled, verdicts)
     return Judgement(tuple(relabelled), tuple(merged(findings)), verdicts)
 
 
@@ -120,13 +164,46 @@ def fit_findings(tokenizer: Tokenizer, fmt: OutputFormat, samples: int, example:
     ]
 
 
-def _verdicts(samples: Sequence[Sample]) -> dict[str, Verdict]:
+def endpoint_verdicts(samples: Sequence[Sample]) -> dict[str, Verdict]:
+    """Judge every endpoint by the counts and the streams of its samples."""
     by_endpoint: dict[str, list[tuple[Split, int]]] = {}
     for sample in samples:
         observed = by_endpoint.setdefault(sample.endpoint, [])
         if sample.rebuilt.plain_excess is not None:
             observed.append((sample.split, sample.rebuilt.plain_excess))
-    return {endpoint: judge(EndpointCounts.of(observed)) for endpoint, observed in by_endpoint.items()}
+    streams = _streams(samples)
+    return {
+        endpoint: judge(EndpointCounts.of(observed), streams[endpoint]) for endpoint, observed in by_endpoint.items()
+    }
+
+
+def _streams(samples: Sequence[Sample]) -> dict[str, Streams]:
+    held = Counter(sample.endpoint for sample in samples if sample.rebuilt.stream_holds)
+    refuted = Counter(sample.endpoint for sample in samples if sample.rebuilt.stream_holds is False)
+    return {sample.endpoint: Streams(held[sample.endpoint], refuted[sample.endpoint]) for sample in samples}
+
+
+def _stream_findings(samples: Sequence[Sample], verdicts: Mapping[str, Verdict]) -> list[Finding]:
+    examples = {sample.endpoint: sample.id for sample in reversed(samples) if sample.rebuilt.stream_holds is False}
+    streams = _streams(samples)
+    return [
+        cut_anew_finding(endpoint, streams[endpoint], examples.get(endpoint))
+        for endpoint, verdict in verdicts.items()
+        if verdict.cut_anew
+    ]
+
+
+def _prompt_findings(samples: Sequence[Sample]) -> list[Finding]:
+    """Endpoints whose billed prompts are not those that the chat template writes."""
+    counts: dict[str, Counter[PromptCounts]] = {}
+    examples: dict[str, str] = {}
+    for sample in samples:
+        if sample.prompt is not None:
+            counts.setdefault(sample.endpoint, Counter())[sample.prompt] += 1
+            if sample.prompt.excess:
+                examples.setdefault(sample.endpoint, sample.id)
+    found = (prompt_finding(endpoint, counted, examples.get(endpoint)) for endpoint, counted in counts.items())
+    return [finding for finding in found if finding is not None]
 
 
 def _with_offset(
@@ -145,6 +222,9 @@ def _relabelled(sample: Sample, verdict: Verdict, doubted: bool) -> Sample:
         evidence = "conflict"
     if evidence == "conflict" and rebuilt.evidence != "conflict":
         why = "a finding doubts the format" if doubted else "the endpoint's counts show an unexplained constant"
+        if rebuilt.evidence == "streamed" and verdict.cut_anew:
+            why = "the endpoint's streams come in other pieces than tokens"
+            rebuilt = replace(rebuilt, excess=None)
         reason = f"{reason}; {why}" if reason else why[:1].upper() + why[1:]
     if evidence == "counted" and verdict.provisional:
         note = "fewer than 10 samples of this endpoint, so the label is provisional"
@@ -232,15 +312,18 @@ def _other_format_findings(samples: Sequence[Sample], fmt: OutputFormat) -> list
     return found
 
 
-def _leaving(samples: Sequence[Sample]) -> list[Finding]:
-    conflicts: dict[str, tuple[int, int]] = {}
+def _leaving(samples: Sequence[Sample], verdicts: Mapping[str, Verdict]) -> list[Finding]:
+    """Compare endpoints by what the canonical encoding shows, which is fair to those that prove nothing."""
+    off: dict[str, tuple[int, int]] = {}
     examples: dict[str, str] = {}
     for sample in samples:
-        if sample.rebuilt.evidence not in ("counted", "conflict"):
+        excess = sample.rebuilt.canonical_excess
+        if excess is None:
             continue
-        bad, examined = conflicts.get(sample.endpoint, (0, 0))
-        wrong = sample.rebuilt.evidence == "conflict"
-        conflicts[sample.endpoint] = (bad + wrong, examined + 1)
-        if wrong:
+        finish = sample.finish if sample.rebuilt.ended else None
+        is_off = excess != verdicts[sample.endpoint].offset(finish)
+        bad, examined = off.get(sample.endpoint, (0, 0))
+        off[sample.endpoint] = (bad + is_off, examined + 1)
+        if is_off:
             examples.setdefault(sample.endpoint, sample.id)
-    return leaving_endpoints(conflicts, examples)
+    return leaving_endpoints(off, examples)

@@ -77,7 +77,7 @@ def choose_profile(observed: Sequence[Observed], fmt: OutputFormat, measure: Mea
     histogram = whitespace_histogram([answer.reply for answer in ended])
     kept, trimmed = load_profile(UNTOUCHED), load_profile("trimmed")
     if len(ended) < ENOUGH:
-        reason = f"{len(ended)} samples, auto needs {ENOUGH}: fields are taken as they came."
+        reason = f"{len(ended)} answers that the model ended, auto needs {ENOUGH}: fields are taken as they came."
         return ProfileChoice(kept, reason, len(ended), histogram)
     verdict = _by_whitespace(histogram, fmt)
     if verdict is not None:

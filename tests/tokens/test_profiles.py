@@ -47,7 +47,7 @@ def test_its_absence_shows_that_the_server_strips() -> None:
 def test_fewer_than_20_samples_choose_nothing() -> None:
     found = choose_profile(STRIPPED[:19], QWEN3)
     assert (found.profile.name, found.samples) == ("kept", 19)
-    assert found.reason == "19 samples, auto needs 20: fields are taken as they came."
+    assert found.reason == "19 answers that the model ended, auto needs 20: fields are taken as they came."
 
 
 def test_counts_decide_where_whitespace_does_not() -> None:

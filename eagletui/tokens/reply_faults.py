@@ -1,0 +1,49 @@
+"""What one reply shows against its format and its server. `tokens/judge.py` makes findings of it over many."""
+
+from collections.abc import Sequence
+
+from eagletui.core.fidelity import Proof
+from eagletui.core.outputs import Assembly, OutputFormat
+from eagletui.core.reply import Reply
+from eagletui.core.vocabulary import Vocabulary
+
+
+def sample_faults(
+    reply: Reply, assembly: Assembly, holding: Sequence[Proof], vocabulary: Vocabulary, unresolved: str | None
+) -> tuple[str, ...]:
+    """Faults that one sample shows by itself."""
+    found: list[str] = []
+    if assembly.misfit:
+        found.append("misfit")
+    if unresolved is not None:
+        found.append("unresolved")
+    end_id = vocabulary.specials.get(assembly.end) if assembly.end is not None else None
+    sampled = sampled_end(reply, holding, vocabulary)
+    if assembly.end is not None and sampled is not None and sampled != end_id:
+        found.append("end_token")
+    return tuple(found)
+
+
+def stream_holds(proofs: Sequence[Proof]) -> bool | None:
+    """Whether a stream's pieces are tokens by its bill."""
+    stream = next((proof for proof in proofs if proof.evidence == "streamed"), None)
+    if stream is None or not (stream.holds or stream.refuted):
+        return None
+    return stream.holds
+
+
+def arguments_kept(reply: Reply, fmt: OutputFormat, proved: Sequence[int], vocabulary: Vocabulary) -> bool | None:
+    """Whether the server shows tool arguments as the proved ids write them."""
+    if not reply.tool_calls or not proved or fmt.tools.codec != "json":
+        return None
+    raw = vocabulary.decode(proved).decode("utf-8", "replace")
+    return all(call.arguments in raw for call in reply.tool_calls)
+
+
+def sampled_end(reply: Reply, holding: Sequence[Proof], vocabulary: Vocabulary) -> int | None:
+    """The token that ended the answer, as proved ids or the server's `stop_reason` tell it."""
+    ends = [proof.ids[-1] for proof in holding if proof.ids and not proof.leans_on_format]
+    sampled = next((token_id for token_id in ends if vocabulary.is_special(token_id)), None)
+    if sampled is None and isinstance(reply.stopped_by, int) and reply.stopped_by in vocabulary:
+        return reply.stopped_by
+    return sampled
