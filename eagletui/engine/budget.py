@@ -1,6 +1,6 @@
 """Upper bounds: how many prompt tokens a request can be billed, and what it can cost at most."""
 
-from eagletui.core.money import PROMPT_EXTRA_TOKENS, PROMPT_MARGIN_PER_MILLE, Price, hold_bound, prompt_bound
+from eagletui.core.money import MAX_PICO, PROMPT_EXTRA_TOKENS, PROMPT_MARGIN_PER_MILLE, Price, hold_bound, prompt_bound
 
 
 class PromptBounds:
@@ -26,5 +26,8 @@ class PromptBounds:
             self._per_mille[endpoint] = max(self._per_mille.get(endpoint, 0), ratio)
 
     def hold(self, endpoint: str, counted: int, max_tokens: int, price: Price) -> int:
-        """Return the bound of one request in picodollars."""
-        return hold_bound(self.upper(endpoint, counted), max_tokens, price)
+        """Return the bound of one request in picodollars; one too large for the ledger is larger than any cap."""
+        try:
+            return hold_bound(self.upper(endpoint, counted), max_tokens, price)
+        except ValueError:
+            return MAX_PICO

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from eagletui.core.drift import Verdict
+from eagletui.core.text import clean_line
 from eagletui.engine.answers import AnswerDesk, Judged, ReadySample
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.pace import Manner, Pace, backoff_s
@@ -14,6 +15,7 @@ from eagletui.ledger.orders import Answered, Failed, Finished
 from eagletui.providers.base import ChatRequest, Endpoint, FailureKind, Provider, ProviderFailure, RawReply
 
 THROTTLED: Final[tuple[FailureKind, ...]] = ("rate_limited", "overloaded")
+GENERATION_ID_CELLS: Final = 200
 ABORTED: Final = ProviderFailure("aborted", "Aborted on request while the reply was on its way.")
 
 
@@ -179,7 +181,7 @@ class Dispatcher:
             billed_prompt_tokens=usage.prompt_tokens if usage else None,
             billed_output_tokens=usage.completion_tokens if usage else None,
             first_event_at=None if raw.first_event_at is None else self._wall(raw.first_event_at),
-            generation_id=judged.reply.generation_id,
+            generation_id=_known_id(flight, judged.reply.generation_id),
             tokens=judged.tokens,
         )
 
@@ -194,10 +196,15 @@ class Dispatcher:
             http_status=failure.http_status,
             retry_at=self.retry.retry_at(failure, sample.id, sample.attempts + 1, self.clock()),
             refused=failure.kind == "moderation",
-            generation_id=flight.generation_id,
+            generation_id=_known_id(flight, failure.generation_id),
             body=raw.body if raw and raw.body else None,
             encoding=raw.encoding if raw else "json",
         )
 
     def _wall(self, monotonic: float) -> float:
         return self.clock() - (time.monotonic() - monotonic)
+
+
+def _known_id(flight: Flight, in_body: str | None) -> str | None:
+    """The header's id, which is on disk already, or else the body's."""
+    return flight.generation_id or (clean_line(in_body, GENERATION_ID_CELLS) if in_body else None)

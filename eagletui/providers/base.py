@@ -33,6 +33,7 @@ FailureKind = Literal[
     "server_error",
     "unexpected_status",
     "not_json",
+    "too_large",
     "empty_choices",
     "error_in_reply",
     "incomplete",
@@ -58,6 +59,7 @@ class ProviderFailure(ProviderError):
         pause: PauseReason | None = None,
         cost_pico_usd: int | None = None,
         usage: Usage | None = None,
+        generation_id: str | None = None,
     ) -> None:
         """Keep what is known.
 
@@ -71,6 +73,7 @@ class ProviderFailure(ProviderError):
             pause: the run must pause for this reason.
             cost_pico_usd: what the failed attempt cost, where the broken reply says so.
             usage: what the broken reply says was used.
+            generation_id: from the broken reply's body, where it had come so far.
         """
         super().__init__(detail)
         self.kind = kind
@@ -82,6 +85,7 @@ class ProviderFailure(ProviderError):
         self.pause = pause
         self.cost_pico_usd = cost_pico_usd
         self.usage = usage
+        self.generation_id = generation_id
 
 
 @dataclass(frozen=True, slots=True)

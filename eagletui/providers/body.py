@@ -1,13 +1,18 @@
 """The part of a chat request that every OpenAI-shaped server shares."""
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from eagletui.core.chat import Message
 from eagletui.providers.base import ChatRequest
 
-_ENCODER = msgspec.json.Encoder(decimal_format="number")
+BASE_REPLY_BYTES: Final = 8 * 2**20
+"""Room for what a server sends beside the answer, such as the prompt's ids."""
+TOKEN_BYTES: Final = 4096
+"""An event with one token, its logprob and a router's envelope takes about 700."""
+
+_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
 
 
 def chat_body(request: ChatRequest) -> dict[str, Any]:
@@ -32,6 +37,11 @@ def chat_body(request: ChatRequest) -> dict[str, Any]:
     if request.prompt.tools_json is not None:
         body["tools"] = msgspec.Raw(request.prompt.tools_json.encode())
     return body
+
+
+def reply_limit_bytes(request: ChatRequest) -> int:
+    """Return how large a reply can be; a larger one is no answer to the request."""
+    return BASE_REPLY_BYTES + request.max_tokens * TOKEN_BYTES
 
 
 def encode(body: dict[str, Any]) -> bytes:

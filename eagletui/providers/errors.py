@@ -4,6 +4,7 @@ A failure is void only if no byte of the request was written, or the server refu
 503 before a stream. Everything else may have been billed.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,9 +14,11 @@ from typing import Any, Final
 import aiohttp
 import msgspec
 
+from eagletui.core.errors import ReplyError
 from eagletui.core.lifecycle import PauseReason
 from eagletui.core.text import clean_line
 from eagletui.providers.base import FailureKind, ProviderFailure
+from eagletui.providers.decoding import decode_as
 
 DETAIL_CHARACTERS: Final = 300
 MAX_RETRY_AFTER_S: Final = 3600.0
@@ -156,8 +159,8 @@ def from_error_in_reply(error: object, http_status: int) -> ProviderFailure:
 def decode_error(body: bytes) -> _Error | None:
     """Read the `error` object of an error body, or None when there is none."""
     try:
-        decoded = msgspec.json.decode(body, type=_ErrorBody)
-    except msgspec.DecodeError:
+        decoded = decode_as(body, _ErrorBody)
+    except ReplyError:
         return None
     if isinstance(decoded.error, str):
         return _Error(message=decoded.error)
@@ -215,6 +218,6 @@ def _retry_after_s(value: str | None) -> float | None:
     except ValueError:
         try:
             seconds = (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds()
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, OverflowError):
             return None
-    return min(max(seconds, 0.0), MAX_RETRY_AFTER_S)
+    return None if math.isnan(seconds) else min(max(seconds, 0.0), MAX_RETRY_AFTER_S)

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from eagletui.core.errors import ConfigError
+from eagletui.core.errors import ConfigError, ReplyError
 from eagletui.core.money import Price, usd_to_pico
 from eagletui.core.reply import Reply
 from eagletui.core.text import clean_line
@@ -26,11 +26,16 @@ from eagletui.providers.base import (
     RawReply,
     Timeouts,
 )
-from eagletui.providers.body import chat_body, encode
+from eagletui.providers.body import chat_body, encode, reply_limit_bytes
+from eagletui.providers.decoding import decode_as
+from eagletui.providers.reply_reader import count_of, pico_of
 from eagletui.providers.transport import HttpReply, HttpTransport
 
 BASE_URL: Final = "https://openrouter.ai/api/v1"
 PER_MILLION: Final = 1_000_000
+MAX_PRICE_USD: Final = 1
+"""Per token or request; the dearest model asked 0.0006 a token."""
+MAX_PRICE_DIGITS: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +55,14 @@ class Routing:
     """The person's price, for an endpoint that states none."""
 
 
-class _PriceOverride(msgspec.Struct):
+class _Rates(msgspec.Struct):
     prompt: Decimal | None = None
     completion: Decimal | None = None
     request: Decimal | None = None
 
 
-class _Pricing(msgspec.Struct):
-    prompt: Decimal | None = None
-    completion: Decimal | None = None
-    request: Decimal | None = None
-    overrides: list[_PriceOverride] = []
+class _Pricing(_Rates):
+    overrides: list[_Rates] = []
 
 
 class _EndpointRecord(msgspec.Struct):
@@ -141,7 +143,13 @@ class OpenRouter:
     async def send(self, request: ChatRequest, on_headers: OnHeaders) -> RawReply:
         """Send one request and receive its body."""
         body = encode(self.request_body(request))
-        return await self._transport.post("/chat/completions", body, stream=request.stream, on_headers=on_headers)
+        return await self._transport.post(
+            "/chat/completions",
+            body,
+            stream=request.stream,
+            limit_bytes=reply_limit_bytes(request),
+            on_headers=on_headers,
+        )
 
     def request_body(self, request: ChatRequest) -> dict[str, Any]:
         """Return the JSON body of a request."""
@@ -175,50 +183,55 @@ class OpenRouter:
         if reply.status == 404:
             return None
         data = self._decode(reply, _GenerationBody, "generation").data
-        if data.total_cost is None:
+        cost_pico = pico_of(data.total_cost)
+        if cost_pico is None:
             return None
         return GenerationRecord(
             generation_id=generation_id,
-            cost_pico_usd=usd_to_pico(data.total_cost),
-            prompt_tokens=data.native_tokens_prompt,
-            completion_tokens=data.native_tokens_completion,
+            cost_pico_usd=cost_pico,
+            prompt_tokens=count_of(data.native_tokens_prompt),
+            completion_tokens=count_of(data.native_tokens_completion),
             provider_name=data.provider_name,
         )
 
     async def key(self) -> KeyStatus | None:
         """Ask what the key has spent."""
         data = self._decode(await self._transport.get("/key"), _KeyBody, "key").data
-        return KeyStatus(
-            usage_pico_usd=usd_to_pico(data.usage),
-            limit_pico_usd=None if data.limit is None else usd_to_pico(data.limit),
-            remaining_pico_usd=None if data.limit_remaining is None else usd_to_pico(data.limit_remaining),
-        )
+        try:
+            return KeyStatus(
+                usage_pico_usd=usd_to_pico(data.usage),
+                limit_pico_usd=None if data.limit is None else usd_to_pico(data.limit),
+                remaining_pico_usd=None if data.limit_remaining is None else usd_to_pico(data.limit_remaining),
+            )
+        except ValueError as error:
+            raise _unreadable("key", error) from error
 
     def _decode(self, reply: HttpReply, shape: type[Any], what: str) -> Any:
         if reply.status != 200:
             raise self._transport.failure(reply)
         try:
-            return msgspec.json.decode(reply.body, type=shape)
-        except msgspec.DecodeError as error:
-            raise ProviderFailure(
-                "not_json", f"The provider's answer about {what} cannot be read: {clean_line(str(error), 200)}"
-            ) from error
+            return decode_as(reply.body, shape)
+        except ReplyError as error:
+            raise _unreadable(what, error) from error
+
+
+def _unreadable(what: str, error: Exception) -> ProviderFailure:
+    sentence = f"The provider's answer about {what} cannot be read: {clean_line(str(error), 200)}"
+    return ProviderFailure("not_json", sentence)
 
 
 def _endpoint(raw: msgspec.Raw, typed: Price | None) -> Endpoint:
     try:
-        record = msgspec.json.decode(raw, type=_EndpointRecord)
-    except msgspec.DecodeError as error:
-        raise ProviderFailure(
-            "not_json", f"The provider lists an endpoint that cannot be read: {clean_line(str(error), 200)}"
-        ) from error
+        record = decode_as(raw, _EndpointRecord)
+    except ReplyError as error:
+        raise _unreadable("an endpoint", error) from error
     price = _highest(record.pricing)
     source: Any = "endpoints"
     if price is None:
         if typed is None:
             raise ConfigError(
-                f"{record.tag} states no price, so no bound can be held for it. Give prompt_usd_per_million and "
-                "completion_usd_per_million in [provider], or name it in ignore."
+                f"{clean_line(record.tag, 60)} states no price that a bound can be made of. Give "
+                "prompt_usd_per_million and completion_usd_per_million in [provider], or name it in ignore."
             )
         price, source = typed, "config"
     return Endpoint(
@@ -226,27 +239,33 @@ def _endpoint(raw: msgspec.Raw, typed: Price | None) -> Endpoint:
         provider_name=record.provider_name,
         price=price,
         quantization=record.quantization,
-        max_completion_tokens=record.max_completion_tokens,
+        max_completion_tokens=count_of(record.max_completion_tokens),
         supports_logprobs="logprobs" in record.supported_parameters,
         supports_stream=record.supports_streaming,
         price_source=source,
-        raw_json=bytes(raw).decode(),
+        raw_json=bytes(raw).decode("utf-8", "replace"),
     )
 
 
 def _highest(pricing: _Pricing) -> Price | None:
-    """The most a request can meet: conditional overrides count, discounts do not."""
+    """The most a request can meet: conditional overrides count, discounts do not. None where any of it is no price."""
+    rates: tuple[_Rates, ...] = (pricing, *pricing.overrides)
+    prompts = [rate.prompt for rate in rates if rate.prompt is not None]
+    completions = [rate.completion for rate in rates if rate.completion is not None]
+    requests = [rate.request for rate in rates if rate.request is not None]
     if pricing.prompt is None or pricing.completion is None:
         return None
-    if pricing.prompt < 0 or pricing.completion < 0:
-        return None  # -1 means "varies" on the router's own auto models.
-    zero = Decimal(0)
-    overrides = pricing.overrides
-    return Price(
-        prompt_usd_per_token=max(pricing.prompt, *(o.prompt or zero for o in overrides), zero),
-        completion_usd_per_token=max(pricing.completion, *(o.completion or zero for o in overrides), zero),
-        request_usd=max(pricing.request or zero, *(o.request or zero for o in overrides), zero),
-    )
+    if not all(map(_is_price, (*prompts, *completions, *requests))):
+        return None
+    return Price(max(prompts), max(completions), max(requests, default=Decimal(0)))
+
+
+def _is_price(usd: Decimal) -> bool:
+    """Refuse what is no amount or none that anyone pays; -1 means "varies" on the router's own auto models."""
+    if not usd.is_finite() or not 0 <= usd <= MAX_PRICE_USD:
+        return False
+    exponent = usd.as_tuple().exponent
+    return isinstance(exponent, int) and exponent >= -MAX_PRICE_DIGITS
 
 
 def _fits(endpoint: Endpoint, routing: Routing) -> bool:

@@ -5,14 +5,14 @@ Shapes: OpenAI chat and text completions as OpenRouter, vLLM, SGLang and llama.c
 What can be read without guessing is read and noted; what cannot raises `ReplyError`.
 """
 
-from collections.abc import Sequence
-from decimal import Decimal
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from eagletui.core.errors import ReplyError
 from eagletui.core.reply import LogprobEntry, Reply, Usage
+from eagletui.providers.decoding import UNDECODABLE, decode_json
 from eagletui.providers.reply_reader import (
     JsonObject,
     ReplyReader,
@@ -25,29 +25,18 @@ from eagletui.providers.reply_reader import (
     shown,
     text_of,
 )
+from eagletui.providers.usual_events import usual_choice
 
-_DECODER: Final = msgspec.json.Decoder(float_hook=Decimal)
 _FLOAT_DECODER: Final = msgspec.json.Decoder()
 """For events without money, several times as fast: only costs need every digit."""
 
 
-def decode_json(data: bytes | str) -> Any:
-    """Decode JSON with exact decimals.
-
-    Raises:
-        ReplyError: the data is not JSON.
-    """
-    try:
-        return _DECODER.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        found = data if isinstance(data, str) else data.decode("utf-8", "replace")
-        raise ReplyError(f"found {shown(found)}, expected JSON ({error})") from error
-
-
 def _decode_event(data: bytes) -> Any:
+    if b"cost" in data:
+        return decode_json(data)
     try:
         return _FLOAT_DECODER.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNDECODABLE:
         return decode_json(data)
 
 
@@ -57,7 +46,10 @@ def split_sse(body: bytes) -> list[Any]:
     Raises:
         ReplyError: a `data:` field is not JSON.
     """
-    objects: list[Any] = []
+    return [_decode_event(data) for data in _data_fields(body)]
+
+
+def _data_fields(body: bytes) -> Iterator[bytes]:
     lines: list[bytes] = []
     if b"\r" in body:
         body = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
@@ -68,8 +60,7 @@ def split_sse(body: bytes) -> list[Any]:
             data = lines[0] if len(lines) == 1 else b"\n".join(lines)
             lines = []
             if data.strip() not in (b"[DONE]", b""):
-                objects.append(decode_json(data) if b"cost" in data else _decode_event(data))
-    return objects
+                yield data
 
 
 def parse_body(body: bytes | str | JsonObject) -> Reply:
@@ -115,19 +106,48 @@ def parse_events(events: Sequence[Any]) -> Reply:
     if not any("choices" in root or "error" in root for root in roots):
         return _parse_native(roots, reader, streamed=True)
     for root in roots:
-        reader.envelope(root)
-        choice = reader.first_choice(root, streamed=True)
-        usage = reader.usage(root)
-        if not choice:
-            continue
-        delta = choice.get("delta")
-        delta = {"content": choice.get("text")} if delta is None else object_of(delta, "choices[0].delta")
-        ids = ids_of(choice.get("token_ids", delta.get("token_ids")), "choices[0].token_ids")
-        count = usage if usage is not None else predicted_of(root)
-        reader.delta(delta, ids, count)
-        reader.choice(choice)
-        reader.entries(choice.get("logprobs"))
+        _take_event(root, reader)
     return reader.reply(streamed=True)
+
+
+def parse_stream(body: bytes) -> Reply:
+    """Parse a streamed reply as received, in half the time of `parse_events(split_sse(body))`.
+
+    What stands beside the choices is read from the first event and from those that are not `usual_events`, as the last
+    ones are not.
+
+    Raises:
+        ReplyError: an event is not JSON or no completion chunk at all.
+    """
+    reader = ReplyReader()
+    number = -1
+    for number, data in enumerate(_data_fields(body)):
+        choice = usual_choice(data) if number else None
+        if choice is not None:
+            reader.usual(choice)
+            continue
+        root = object_of(_decode_event(data), f"events[{number}]")
+        if number == 0 and "choices" not in root and "error" not in root:
+            return parse_events(split_sse(body))
+        _take_event(root, reader)
+    if number < 0:
+        raise ReplyError("field events: found an empty stream, expected the objects of a stream")
+    return reader.reply(streamed=True)
+
+
+def _take_event(root: JsonObject, reader: ReplyReader) -> None:
+    reader.envelope(root)
+    choice = reader.first_choice(root, streamed=True)
+    usage = reader.usage(root)
+    if not choice:
+        return
+    delta = choice.get("delta")
+    delta = {"content": choice.get("text")} if delta is None else object_of(delta, "choices[0].delta")
+    ids = ids_of(choice.get("token_ids", delta.get("token_ids")), "choices[0].token_ids")
+    count = usage if usage is not None else predicted_of(root)
+    reader.delta(delta, ids, count)
+    reader.choice(choice)
+    reader.entries(choice.get("logprobs"))
 
 
 def _parse_native(roots: Sequence[JsonObject], reader: ReplyReader, *, streamed: bool) -> Reply:

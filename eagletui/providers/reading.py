@@ -8,7 +8,8 @@ from eagletui.core.errors import ReplyError
 from eagletui.core.reply import Reply
 from eagletui.providers import errors
 from eagletui.providers.base import Encoding, ProviderFailure, RawReply
-from eagletui.providers.parse import parse_body, parse_events, split_sse
+from eagletui.providers.decoding import decode_json
+from eagletui.providers.parse import parse_body, parse_stream, split_sse
 
 
 class _Choice(msgspec.Struct):
@@ -33,7 +34,7 @@ def read_reply(raw: RawReply) -> Reply:
             set where the broken reply states its cost.
     """
     try:
-        reply = parse_body(raw.body) if raw.encoding == "json" else parse_events(split_sse(_whole_events(raw)))
+        reply = parse_body(raw.body) if raw.encoding == "json" else parse_stream(_whole_events(raw))
     except ReplyError as error:
         raise raw.cut or ProviderFailure(
             "not_json", f"The reply cannot be read: {error}", http_status=raw.http_status
@@ -44,6 +45,7 @@ def read_reply(raw: RawReply) -> Reply:
         return reply
     failure.usage = usage
     failure.cost_pico_usd = usage.cost_pico_usd if usage else None
+    failure.generation_id = reply.generation_id
     raise failure
 
 
@@ -61,12 +63,12 @@ def read_kept(encoding: Encoding, body: bytes) -> Reply:
     if encoding == "json":
         return parse_body(body)
     try:
-        return parse_events(split_sse(body))
+        return parse_stream(body)
     except ReplyError:
         whole = _up_to_last_event(body)
         if len(whole) == len(body):
             raise
-        return parse_events(split_sse(whole))
+        return parse_stream(whole)
 
 
 def _failure(raw: RawReply, reply: Reply) -> ProviderFailure | None:
@@ -88,7 +90,7 @@ def _error_object(raw: RawReply) -> object | None:
     """Find the `error` of a body or of any event. Most bodies do not hold the word and are not decoded again."""
     if b'"error"' not in raw.body:
         return None
-    for event in [msgspec.json.decode(raw.body)] if raw.encoding == "json" else split_sse(_whole_events(raw)):
+    for event in [decode_json(raw.body)] if raw.encoding == "json" else split_sse(_whole_events(raw)):
         try:
             carrier = msgspec.convert(event, type=_Carrier)
         except msgspec.ValidationError:

@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from eagletui.core.chat import ToolCall
 from eagletui.core.errors import ReplyError
-from eagletui.core.money import usd_to_pico
+from eagletui.core.money import PICO, usd_to_pico
 from eagletui.core.reply import Delta, FinishReason, LogprobEntry, ReasoningKind, Reply, Usage
 from eagletui.core.text import clean_line
+from eagletui.providers.usual_events import TOKEN_ID, UNKNOWN_LOGPROB, Choice
 
 JsonObject = Mapping[str, Any]
 
@@ -32,9 +33,6 @@ FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
 }
 """Finish reasons as servers spell them, llama.cpp's `stop_type` and SGLang's `abort` included."""
 
-UNKNOWN_LOGPROB: Final = -9999.0
-"""OpenAI's value for a log probability that was not computed."""
-
 _KIND_ORDER: Final[tuple[ReasoningKind, ...]] = ("encrypted", "summary", "text")
 """The least readable kind names the whole: one encrypted piece makes the reasoning incomplete."""
 
@@ -43,8 +41,12 @@ _RARE_IN_CHOICE: Final = frozenset({"error", "prompt_token_ids", "stop_reason", 
 _BESIDE_CONTENT: Final = frozenset({"reasoning", "reasoning_content", "reasoning_details", "tool_calls", "refusal"})
 """Fields that most events of a stream lack, so that those events are read in a few steps."""
 
-_TOKEN_ID: Final = "token_id:"
 _SHOWN_CHARACTERS: Final = 60
+
+MAX_COUNT: Final = 2**31 - 1
+"""Token ids and counts beyond this are none; ids are kept in 32 bits."""
+MAX_COST_PICO: Final = 1_000 * PICO
+"""No request costs more; an amount beyond this is a fault of the server, and the bill is asked for elsewhere."""
 
 
 def shown(value: object) -> str:
@@ -81,8 +83,8 @@ def whole_of(text: str) -> str:
 
 
 def count_of(value: object) -> int | None:
-    """The value if it is a count."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    """The value if it is a count that a token id or a number of tokens can be."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT else None
 
 
 def ids_of(value: object, field: str) -> tuple[int, ...] | None:
@@ -115,25 +117,27 @@ def logprob_of(value: object) -> float | None:
         return value
     if not isinstance(value, int | float | Decimal) or isinstance(value, bool) or value == UNKNOWN_LOGPROB:
         return None
-    return float(value)
+    return float(value) if -MAX_COUNT < value < MAX_COUNT else None
 
 
 def pico_of(value: object) -> int | None:
-    """An amount in USD as picodollars, or None when it is no amount."""
+    """What one request cost, from USD to picodollars, or None when the value cannot be that."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
         return None
     try:
-        return usd_to_pico(value if isinstance(value, Decimal) else str(value))
+        pico = usd_to_pico(value if isinstance(value, Decimal) else str(value))
     except ValueError:
         return None
+    return pico if 0 <= pico <= MAX_COST_PICO else None
 
 
 def entry_of(entry: JsonObject) -> LogprobEntry:
     """One entry of `logprobs.content`, with the id where the server gives it."""
     token = text_of(entry.get("token")) or ""
     token_id = count_of(entry.get("id"))
-    if token.startswith(_TOKEN_ID) and token[len(_TOKEN_ID) :].isdecimal():
-        token_id = int(token[len(_TOKEN_ID) :])
+    digits = token.removeprefix(TOKEN_ID)
+    if digits != token and digits.isdecimal() and len(digits) < 16:
+        token_id = count_of(int(digits))
     raw = entry.get("bytes")
     data: bytes | None = None
     if isinstance(raw, list | tuple) and all(type(byte) is int and 0 <= byte < 256 for byte in raw):
@@ -275,6 +279,18 @@ class ReplyReader:
             joined, thought = "".join(content), "".join(reasoning)
             self.deltas.append(Delta(joined, thought, bool(calls), ids, count))
 
+    def usual(self, choice: Choice) -> None:
+        """The choice of a usual event; says what `delta` and `entries` say of its JSON."""
+        text = whole_of(choice.delta.content)
+        self.content.append(text)
+        self.deltas.append(Delta(text))
+        if choice.logprobs is not None and choice.logprobs.content:
+            self.saw_logprobs = True
+            self.logprobs += [
+                LogprobEntry(whole_of(entry.token), bytes(entry.bytes), entry.logprob)
+                for entry in choice.logprobs.content
+            ]
+
     def _refusal(self, value: object) -> None:
         if isinstance(value, str) and value:
             self.refusal.append(value)
@@ -297,8 +313,9 @@ class ReplyReader:
             part = object_of(part, "content[]")
             thought = part.get("thinking", part.get("reasoning"))
             if thought is not None:
+                pieces = list_of(thought)
                 texts = (
-                    [thought] if isinstance(thought, str) else [object_of(t, "thinking[]").get("text") for t in thought]
+                    [thought] if isinstance(thought, str) else [object_of(p, "thinking[]").get("text") for p in pieces]
                 )
                 reasoning += [whole_of(text) for text in texts if isinstance(text, str)]
                 self.kinds.add("text")

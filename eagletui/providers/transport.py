@@ -5,8 +5,9 @@ parsed here: chunks are appended, and only the end marker and the presence of an
 """
 
 import asyncio
+import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Final, Self
 
@@ -17,6 +18,7 @@ import httpx_aiohttp
 from eagletui.core.text import clean_line
 from eagletui.providers import errors
 from eagletui.providers.base import FailureKind, OnHeaders, ProviderFailure, RawReply, Timeouts
+from eagletui.providers.inflate import bounded_body
 
 KEEP_ALIVE_S: Final = 4.0
 """Idle connections are closed before common servers (5 s) close them under a request on its way."""
@@ -26,6 +28,10 @@ ERROR_BODY_BYTES: Final = 65_536
 ERROR_BODY_S: Final = 10.0
 """The status alone decides; its explanation is not waited for longer."""
 GET_TIMEOUT_S: Final = 30.0
+GET_BYTES: Final = 32 * 2**20
+"""The largest list of models or endpoints is a tenth of this."""
+SECRET_CHARACTERS: Final = 12
+"""A shorter key is a word such as EMPTY, which an answer may hold; it is left in bodies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +95,7 @@ class HttpTransport:
         """
         self._base_url = base_url.rstrip("/")
         self._key = key
+        self._secrets = {key.encode(), json.dumps(key)[1:-1].encode()} if len(key) >= SECRET_CHARACTERS else set()
         self._timeouts = timeouts
         verify = httpx.create_ssl_context()
         authorization = {"Authorization": f"Bearer {key}"} if key else {}
@@ -118,26 +125,30 @@ class HttpTransport:
         Raises:
             ProviderFailure: no reply; an HTTP error status is a reply.
         """
+        body = bytearray()
         try:
             async with asyncio.timeout(GET_TIMEOUT_S):
-                reply = await self._client.get(self._base_url + path, params=params)
+                async with self._client.stream("GET", self._base_url + path, params=params) as reply:
+                    async for chunk in bounded_body(reply, GET_BYTES):
+                        body += chunk
         except TimeoutError as error:
             raise ProviderFailure("total_timeout", f"GET {path} had no answer in {GET_TIMEOUT_S:.0f} s.") from error
         except (httpx.HTTPError, httpx.InvalidURL, aiohttp.ClientError) as error:
             raise self._without_key(errors.from_transport(error, headers_seen=False)) from None
-        return HttpReply(reply.status_code, reply.headers, reply.content)
+        return HttpReply(reply.status_code, reply.headers, self._scrubbed(bytes(body)))
 
     def failure(self, reply: HttpReply) -> ProviderFailure:
         """Map an error answer to a GET."""
         return self._without_key(errors.from_status(reply.status, reply.headers, reply.body))
 
-    async def post(self, path: str, body: bytes, *, stream: bool, on_headers: OnHeaders) -> RawReply:
+    async def post(self, path: str, body: bytes, *, stream: bool, limit_bytes: int, on_headers: OnHeaders) -> RawReply:
         """Send one chat request and receive its body.
 
         Args:
             path: appended to the base URL.
             body: the JSON body.
             stream: a stream was asked for, so its first event has a deadline of its own.
+            limit_bytes: a larger reply is no answer.
             on_headers: awaited before the body is read.
 
         Returns:
@@ -158,36 +169,52 @@ class HttpTransport:
         try:
             async with Watchdog(first_event) as watchdog:
                 response = await self._client.send(request, stream=True)
-                generation_id = _generation_id(response.headers)
+                generation_id = self._generation_id(response.headers)
                 await on_headers(generation_id, response.status_code)
                 if response.status_code != 200:
                     raise await self._refusal(response)
                 receiver = Receiver(response, watchdog, self._timeouts, generation_id, started_at, total)
-                await receiver.receive()
+                await receiver.receive(limit_bytes)
+        except ProviderFailure as refusal:
+            self._without_key(refusal)
+            raise
         except TimeoutError:
             failure = self._timed_out(loop.time() >= total, stream, receiver)
             if receiver is None:
                 raise failure from None
-            return receiver.reply(None if receiver.done else failure)
+            return self._reply(receiver, None if receiver.done else failure)
         except (httpx.HTTPError, httpx.InvalidURL, aiohttp.ClientError) as error:
             failure = self._without_key(errors.from_transport(error, headers_seen=response is not None))
             if receiver is None:
                 raise failure from None
-            return receiver.reply(None if receiver.done else failure)
+            return self._reply(receiver, None if receiver.done else failure)
         finally:
             if response is not None:
                 await _close(response)
-        return receiver.reply(None)
+        return self._reply(receiver, None)
+
+    def _reply(self, receiver: "Receiver", cut: ProviderFailure | None) -> RawReply:
+        reply = receiver.reply(cut)
+        return replace(reply, body=self._scrubbed(reply.body))
+
+    def _generation_id(self, headers: httpx.Headers) -> str | None:
+        value = headers.get("x-generation-id")
+        return clean_line(value.replace(self._key, "[key]") if self._key else value, 200) if value else None
+
+    def _scrubbed(self, body: bytes) -> bytes:
+        """Take the key out of what will be kept; a server that repeats it has no answer in that place."""
+        for secret in self._secrets:
+            if secret in body:
+                body = body.replace(secret, b"[key]")
+        return body
 
     async def _refusal(self, response: httpx.Response) -> ProviderFailure:
         body = bytearray()
         try:
             async with asyncio.timeout(ERROR_BODY_S):
-                async for chunk in response.aiter_bytes():
+                async for chunk in bounded_body(response, ERROR_BODY_BYTES):
                     body += chunk
-                    if len(body) > ERROR_BODY_BYTES:
-                        break
-        except (TimeoutError, httpx.HTTPError, aiohttp.ClientError):
+        except (TimeoutError, httpx.HTTPError, aiohttp.ClientError, ProviderFailure):
             body += b" (the explanation was cut)"
         return self._without_key(errors.from_status(response.status_code, response.headers, bytes(body)))
 
@@ -244,23 +271,28 @@ class Receiver:
         self.done = False
         """The whole answer is here, whatever happens to the connection now."""
 
-    async def receive(self) -> None:
-        """Read to the end of the body."""
+    async def receive(self, limit_bytes: int) -> None:
+        """Read to the end of the body.
+
+        Raises:
+            ProviderFailure: it is a web page, too large, or compressed in a way that cannot be undone.
+        """
+        pieces = bounded_body(self._response, limit_bytes)
         if self._media_type == "text/html":
-            start = await anext(self._response.aiter_bytes(), b"")
+            start = await anext(pieces, b"")
             raise ProviderFailure(
                 "not_json",
                 f"The reply is a web page, not JSON: {clean_line(start.decode('utf-8', 'replace'), 120)}",
                 http_status=200,
             )
         if self._media_type != "text/event-stream":
-            async for chunk in self._response.aiter_bytes():
+            async for chunk in pieces:
                 self._body += chunk
             self.done = True
             return
         now = asyncio.get_running_loop().time
         body = self._body
-        async for chunk in self._response.aiter_bytes():
+        async for chunk in pieces:
             before = len(body)
             body += chunk
             if self.done or b"data:" not in chunk:
@@ -296,16 +328,11 @@ def _ended(body: bytearray, before: int) -> bool:
 
     Inside an event a line break is escaped, so a line that begins with the marker is the marker.
     """
-    at = body.find(b"[DONE]", max(0, before - 16))
+    at = body.rfind(b"[DONE]", max(0, before - 16))
     if at < 0:
         return False
     line = body[max(0, at - 8) : at].rstrip(b" ")
     return line == b"data:" or line.endswith(b"\ndata:")
-
-
-def _generation_id(headers: httpx.Headers) -> str | None:
-    value = headers.get("x-generation-id")
-    return clean_line(value, 200) if value else None
 
 
 async def _close(response: httpx.Response) -> None:

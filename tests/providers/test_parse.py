@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from eagletui.core.errors import ReplyError
 from eagletui.core.reply import Reply
-from eagletui.providers.parse import decode_json, parse_body, parse_events, split_sse
+from eagletui.providers.decoding import decode_json
+from eagletui.providers.parse import parse_body, parse_events, split_sse
 
 RAW = Path(__file__).parents[1] / "data" / "raw"
 
@@ -209,7 +210,11 @@ def test_a_stream_without_objects_is_refused() -> None:
 
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers(-5, 300_000) | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 300_000)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
     max_leaves=6,
 )

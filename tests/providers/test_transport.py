@@ -13,6 +13,7 @@ TIMEOUTS = Timeouts(connect_s=5.0, first_event_s=5.0, event_s=5.0, total_s=10.0)
 KEY = "sk-marker-7c1e"
 EVENT = b'data: {"choices":[]}\n\n'
 DONE = b"data: [DONE]\n\n"
+LIMIT = 65_536
 
 
 async def post(
@@ -28,7 +29,7 @@ async def post(
 
     transport = HttpTransport(base_url, key=KEY, timeouts=timeouts, headers={})
     try:
-        return await transport.post("/chat/completions", b"{}", stream=stream, on_headers=on_headers)
+        return await transport.post("/chat/completions", b"{}", stream=stream, limit_bytes=LIMIT, on_headers=on_headers)
     finally:
         await transport.aclose()
 
@@ -125,7 +126,7 @@ async def test_the_generation_id_is_reported_before_the_body_is_read() -> None:
 
     async with scripted_server(act) as server:
         transport = HttpTransport(server.base_url, key=KEY, timeouts=TIMEOUTS, headers={})
-        raw = await transport.post("/chat/completions", b"{}", stream=True, on_headers=on_headers)
+        raw = await transport.post("/chat/completions", b"{}", stream=True, limit_bytes=LIMIT, on_headers=on_headers)
         await transport.aclose()
     assert raw.cut is None
 
