@@ -234,8 +234,10 @@ class ExtractSection(_Section):
     """`[extract]`"""
 
     engine: Literal["local", "vllm", "sglang", "ray"] = "local"
+    server: str | None = Field(default=None, pattern=r"^https?://")
+    """Address of the vLLM or SGLang server that computes, up to the port."""
     when: Literal["live", "after", "off"] = "off"
-    dtype: Literal["float32", "bfloat16", "auto"] = "auto"
+    dtype: Literal["float32", "bfloat16", "float16", "auto"] = "auto"
     shard_mib: int = Field(default=256, ge=1)
     device: str = "auto"
     layers: list[int] | None = None

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -22,10 +22,11 @@ from eagletui.runs import RunFolder, find
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
+    from eagletui.extract.engines import Order
     from eagletui.extract.file_run import Extracted
     from eagletui.extract.gather import Progress
+    from eagletui.extract.run_features import Choices
 
-ENGINES: Final = ("local", "vllm", "sglang", "ray")
 LINE_EVERY_S: Final = 5.0
 REFUSED: Final = 1
 
@@ -39,9 +40,15 @@ def extract(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Features folder; left out: beside the ids file.")
     ] = None,
-    engine: Annotated[str, typer.Option("--engine", metavar="ENGINE", help="What computes: local.")] = "local",
+    engine: Annotated[
+        Literal["local", "vllm", "sglang", "ray"] | None,
+        typer.Option("--engine", help="What computes; left out: the run's choice, else local."),
+    ] = None,
+    server: Annotated[
+        str | None, typer.Option("--server", metavar="URL", help="Of a vLLM or SGLang server that runs the model.")
+    ] = None,
     dtype: Annotated[
-        Literal["float32", "bfloat16", "auto"] | None,
+        Literal["float32", "bfloat16", "float16", "auto"] | None,
         typer.Option("--dtype", help="Of computation and states; left out: the run's choice, else auto."),
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -49,33 +56,35 @@ def extract(
     """Compute hidden states over ids that are fixed already: of a run, into its features folder, or of a file.
 
     Lines of a file are {"id", "input_ids", "loss_mask"}, as export writes them, or {"id", "prompt_ids", "output_ids"}.
-    A second call goes on where the first one ended. Exit 1 if a sample got no features.
+    A second call goes on where the first one ended. Exit 1 if a sample got no features. With --engine vllm or sglang a
+    running server computes; without --server, the command that starts one is printed.
     """
-    if engine not in ENGINES:
-        raise InputError(f"--engine: found {clean_line(engine, 40)}, expected local.")
-    if engine != "local":
-        raise InputError(f"--engine {engine}: this build computes with --engine local only; {engine} comes next.")
     file = Path(source).expanduser()
     if file.suffix == ".jsonl" or (file.is_file() and file.suffix not in (".sqlite", ".db")):
         if not file.is_file():
             raise InputError(f"{source}: no such file; expected a JSONL file of ids, or a run.")
         if model is None:
             raise InputError("--model is missing: name the target model, a folder of safetensors or a .gguf file.")
-        return _of_file(file, model, out or file.with_name(f"{file.stem}-features"), dtype or "auto", json_)
+        from eagletui.extract.engines import Order
+
+        order = Order(model, engine or "local", server, dtype or "auto")
+        return _of_file(file, order, out or file.with_name(f"{file.stem}-features"), json_)
     folder = find(source)
     if out is not None:
         raise InputError(
             f"--out does not go with a run: its features lie in {folder.features_dir}. "
             "To put them on a larger disk, make that folder a link before the first extraction."
         )
-    return _of_run(folder, model, dtype, json_)
+    from eagletui.extract.run_features import Choices
+
+    return _of_run(folder, Choices(follow=False, model=model, dtype=dtype, engine=engine, server=server), json_)
 
 
-def _of_file(file: Path, model: Path, out: Path, dtype: Literal["float32", "bfloat16", "auto"], json_: bool) -> int:
+def _of_file(file: Path, order: "Order", out: Path, json_: bool) -> int:
     from eagletui.extract.file_run import Watching, extract_file
 
     with _shown() as shown:
-        done = extract_file(file, model, out, Watching(shown.report, shown.start, shown.step), dtype=dtype)
+        done = extract_file(file, order, out, Watching(shown.report, shown.start, shown.step))
     if json_:
         print_json(asdict(done))
     else:
@@ -83,10 +92,8 @@ def _of_file(file: Path, model: Path, out: Path, dtype: Literal["float32", "bflo
     return REFUSED if done.refused else 0
 
 
-def _of_run(
-    folder: RunFolder, model: Path | None, dtype: Literal["float32", "bfloat16", "auto"] | None, json_: bool
-) -> int:
-    from eagletui.extract.run_features import Choices, RunExtractor
+def _of_run(folder: RunFolder, choices: "Choices", json_: bool) -> int:
+    from eagletui.extract.run_features import RunExtractor
 
     with (
         RoleLock(folder, "extractor"),
@@ -94,7 +101,7 @@ def _of_run(
         ExtractorWriter(folder.ledger_path) as writer,
         _shown() as shown,
     ):
-        choices = Choices(follow=False, model=model, dtype=dtype, start=shown.start, step=shown.step, echo=shown.report)
+        choices = replace(choices, start=shown.start, step=shown.step, echo=shown.report)
         done = RunExtractor(folder, reader, writer, choices, threading.Event()).run()
         figures = reader.snapshot().extract
     if done.manifest is None:

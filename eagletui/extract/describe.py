@@ -1,18 +1,19 @@
 """Fill a manifest in from what is loaded."""
 
 import time
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Final
 
 from eagletui.core.features import FeatureLayers
 from eagletui.extract.manifest import Manifest
-from eagletui.models.load import TargetModel
+from eagletui.models.facts import ModelFacts
 
 _LIBRARIES: Final = ("torch", "transformers", "safetensors")
 
 
 def describe(
-    target: TargetModel,
+    facts: ModelFacts,
     layers: FeatureLayers,
     *,
     source: str,
@@ -21,11 +22,12 @@ def describe(
     served_quantizations: dict[str, str | None] | None = None,
     tokenizer_hash: str | None = None,
     verdicts: tuple[str, ...] = (),
+    versions: Mapping[str, str] | None = None,
 ) -> Manifest:
-    """Describe features made with a loaded model.
+    """Describe features made with a model.
 
     Args:
-        target: the model.
+        facts: of the model.
         layers: which streams are kept.
         source: where the ids come from.
         capture: how samples were run.
@@ -33,26 +35,27 @@ def describe(
         served_quantizations: by endpoint, as each states it.
         tokenizer_hash: of the tokenizer that made the ids.
         verdicts: signed verdicts, one sentence each.
+        versions: of what computes, by name, besides this program's libraries.
     """
     return Manifest(
-        model_path=str(target.path.resolve()),
-        model_architecture=target.architecture,
-        model_xxh3=target.hash.xxh3,
-        model_hash_covers=target.hash.covers,
-        extraction_quantization=target.quantization,
+        model_path=str(facts.path.resolve()),
+        model_architecture=facts.architecture,
+        model_xxh3=facts.hash.xxh3,
+        model_hash_covers=facts.hash.covers,
+        extraction_quantization=facts.quantization,
         served_model=served_model,
         served_quantizations=served_quantizations or {},
         tokenizer_hash=tokenizer_hash,
         source=source,
-        dtype=target.dtype,
-        num_layers=target.num_layers,
-        hidden_size=target.hidden_size,
-        vocab_size=target.vocab_size,
+        dtype=facts.dtype,
+        num_layers=facts.num_layers,
+        hidden_size=facts.hidden_size,
+        vocab_size=facts.vocab_size,
         layers_entering=layers.entering,
         layers_output=layers.outputs,
         last_hidden_norm="pre",
         capture=capture,
         created_at=time.time(),
-        versions={name: version(name) for name in _LIBRARIES},
+        versions={**{name: version(name) for name in _LIBRARIES}, **(versions or {})},
         verdicts=verdicts,
     )

@@ -2,15 +2,16 @@
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from eagletui.core.errors import RunError
-from eagletui.core.features import feature_layers, folder_bytes, rows_per_shard, shard_number
-from eagletui.extract.backends.local import LocalBackend
-from eagletui.extract.capture import Capture
+from eagletui.core.features import folder_bytes, rows_per_shard, shard_number
+from eagletui.extract.computing import Backend
 from eagletui.extract.describe import describe
+from eagletui.extract.engines import Order, open_backend
 from eagletui.extract.gather import WINDOW_SAMPLES, Gatherer, Progress
 from eagletui.extract.ids_file import IdsFile, check_ids_file
 from eagletui.extract.manifest import (
@@ -28,7 +29,6 @@ from eagletui.extract.sealer import Report, Sealer
 from eagletui.extract.shards import SealedShard, ShardReader, remove_orphans
 from eagletui.extract.space import DiskSpace, require_room
 from eagletui.ledger.locks import RoleLock
-from eagletui.models.load import DTypeChoice, load_target
 
 SHARD_MIB: Final = 256
 
@@ -71,15 +71,11 @@ class Watching:
 
 def extract_file(
     ids: Path,
-    model: Path,
+    order: Order,
     out: Path,
     watching: Watching,
     *,
-    dtype: DTypeChoice = "auto",
-    device: str = "auto",
-    layers: tuple[int, ...] | None = None,
     shard_mib: int = SHARD_MIB,
-    threads: int | None = None,
     space: DiskSpace | None = None,
 ) -> Extracted:
     """Compute the features of every sample in a file; a second call goes on where the first one ended.
@@ -88,40 +84,41 @@ def extract_file(
 
     Args:
         ids: the JSONL file, see `ids_file`.
-        model: a folder of safetensors, or a `.gguf` file.
+        order: what computes.
         out: the features folder; made if needed.
         watching: takes progress and messages.
-        dtype: of the computation and the stored states.
-        device: where to compute.
-        layers: layers whose input is kept; None takes the default.
         shard_mib: size of a full shard.
-        threads: of computations on the CPU; None takes half of the cores.
         space: the disk; None looks at the real one.
 
     Raises:
         InputError: the file has faults, or its features do not fit on the disk.
-        ModelError: the model does not load, or the ids are another model's.
+        ModelError: the model does not load, the server cannot be used, or the ids are another model's.
         RunError: the folder holds features made in another way.
     """
     began = time.perf_counter()
     checked = check_ids_file(ids)
     if find_manifest(out) is None and out.exists() and any(out.iterdir()):
         raise RunError(f"{out} is not empty and holds no features. Name another folder with --out.")
-    target = load_target(model, dtype=dtype, device=device, threads=threads)
-    if checked.max_id >= target.vocab_size:
-        checked = check_ids_file(ids, target.vocab_size)
-    chosen = feature_layers(target.num_layers, layers)
-    source = f"file {ids.name} sha256 {checked.sha256}"
-    manifest = describe(target, chosen, source=source, capture="undecided")
+    with closing(open_backend(order, watching.report)) as backend:
+        done = _extract(checked, backend, out, watching, shard_mib, space)
+    return replace(done, seconds=round(time.perf_counter() - began, 3))
+
+
+def _extract(
+    checked: IdsFile, backend: Backend, out: Path, watching: Watching, shard_mib: int, space: DiskSpace | None
+) -> Extracted:
+    facts = backend.facts
+    if checked.max_id >= facts.vocab_size:
+        checked = check_ids_file(checked.path, facts.vocab_size)
+    source = f"file {checked.path.name} sha256 {checked.sha256}"
+    manifest = describe(facts, backend.layers, source=source, capture="undecided", versions=backend.versions)
     parent = next(folder for folder in (out.absolute(), *out.absolute().parents) if folder.exists())
     disk = space or DiskSpace(parent)
     missing = _missing(out, checked, _listed(out, manifest))
     rows = sum(checked.lengths[index] for index in missing)
-    require_room(disk, folder_bytes(rows, target.hidden_size, target.dtype))
+    require_room(disk, folder_bytes(rows, facts.hidden_size, facts.dtype))
     watching.start(len(missing), rows)
-    capture = Capture(target, chosen)
-    backend = LocalBackend(capture, watching.report)
-    capacity = rows_per_shard(shard_mib, target.hidden_size, target.dtype)
+    capacity = rows_per_shard(shard_mib, facts.hidden_size, facts.dtype)
 
     def commit(shard: SealedShard) -> None:
         if read_manifest(out).capture != backend.choice:
@@ -141,7 +138,6 @@ def extract_file(
             for start in range(0, len(missing), WINDOW_SAMPLES):
                 gatherer.add(list(checked.samples(missing[start : start + WINDOW_SAMPLES])), sealer, lambda: True)
             gatherer.seal_open(sealer)
-    capture.close()
     shards = read_shard_list(out)
     return Extracted(
         out=str(out),
@@ -151,10 +147,10 @@ def extract_file(
         shards=len(shards),
         computed=gatherer.progress.samples,
         refused=gatherer.progress.refused,
-        dtype=target.dtype,
-        layers_entering=chosen.entering,
+        dtype=facts.dtype,
+        layers_entering=backend.layers.entering,
         capture=read_manifest(out).capture,
-        seconds=round(time.perf_counter() - began, 3),
+        seconds=0.0,
         rows_per_s=round(gatherer.progress.rows_per_s, 1),
     )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from eagletui.core.text import clean_line
-from eagletui.extract.backends.local import LocalBackend
+from eagletui.extract.computing import Backend
 from eagletui.extract.sealer import Report, Sealer
 from eagletui.extract.shards import IdsSample, OpenShard
 
@@ -27,7 +27,7 @@ class Progress:
     refused: int = 0
     """Samples that got no features."""
     compute_s: float = 0.0
-    """Time in forwards."""
+    """Time in forwards, or in waiting for a server."""
 
     @property
     def rows_per_s(self) -> float:
@@ -39,7 +39,7 @@ class Progress:
 class Gatherer:
     """Feeds computed records into the open shard and hands full ones over."""
 
-    backend: LocalBackend
+    backend: Backend
     report: Report
     capacity_rows: int
     """Of a shard."""
@@ -74,8 +74,8 @@ class Gatherer:
                 if self._open is not None and not self._open.has_room(rows):
                     self.seal_open(sealer)
                 if self._open is None:
-                    target = self.backend.capture.target
-                    self._open = OpenShard(target.hidden_size, target.dtype, self.capacity_rows)
+                    facts = self.backend.facts
+                    self._open = OpenShard(facts.hidden_size, facts.dtype, self.capacity_rows)
                     self._opened_at = time.monotonic()
                 self._open.add(computed.sample, computed.hidden_states)
                 self.progress.samples += 1

@@ -7,17 +7,17 @@ removed at the next start and computed again.
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
 from eagletui.config import RunConfig, config_from_json
 from eagletui.core.errors import LedgerError, ModelError
-from eagletui.core.features import FeatureLayers, feature_layers, folder_bytes, rows_per_shard, shard_number
-from eagletui.extract.backends.local import LocalBackend
-from eagletui.extract.capture import Capture
+from eagletui.core.features import folder_bytes, rows_per_shard, shard_number
+from eagletui.extract.computing import Backend, Engine
 from eagletui.extract.describe import describe
+from eagletui.extract.engines import Order, open_backend
 from eagletui.extract.gather import WINDOW_SAMPLES, Gatherer, Progress
 from eagletui.extract.ledger_source import LedgerSource
 from eagletui.extract.manifest import (
@@ -35,7 +35,7 @@ from eagletui.extract.space import DiskSpace, require_room
 from eagletui.ledger.orders import Feature
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer_extract import ExtractorWriter
-from eagletui.models.load import DTypeChoice, TargetModel, load_target
+from eagletui.models.load import DTypeChoice
 from eagletui.runs import RunFolder
 
 SEAL_AFTER_S: Final = 20.0
@@ -57,6 +57,10 @@ class Choices:
     """Instead of `model.weights`."""
     dtype: DTypeChoice | None = None
     """Instead of `extract.dtype`."""
+    engine: Engine | None = None
+    """Instead of `extract.engine`."""
+    server: str | None = None
+    """Instead of `extract.server`."""
     space: DiskSpace | None = None
     """The disk; None looks at the real one."""
     start: Callable[[int, int], None] = lambda _samples, _rows: None
@@ -107,7 +111,7 @@ class RunExtractor:
         self.phase: Phase = "starting"
         self.source = LedgerSource(reader)
         self._manifest: Manifest | None = None
-        self._backend: LocalBackend | None = None
+        self._backend: Backend | None = None
         self._gatherer: Gatherer | None = None
         self._sealer: Sealer | None = None
 
@@ -123,34 +127,9 @@ class RunExtractor:
             if self.choices.follow and config.extract.when == "after" and not self._wait_for_the_end():
                 return Done(Progress(), 0, None)
             self.phase = "loading the model"
-            target = self._load(config)
-            layers = feature_layers(target.num_layers, _as_tuple(config.extract.layers))
-            self._manifest = self._prepare(target, describe_run(self.reader, target, layers))
-            disk = self.choices.space or DiskSpace(self.folder.features_dir)
-            if not self.choices.follow:
-                rows = self.source.waiting_rows()
-                require_room(disk, folder_bytes(rows, target.hidden_size, target.dtype))
-                self.choices.start(self.reader.snapshot().extract.pending, rows)
-            capture = Capture(target, layers)
-            backend = LocalBackend(capture, self.report)
-            self._backend = backend
-            capacity = rows_per_shard(config.extract.shard_mib, target.hidden_size, target.dtype)
-            gatherer = Gatherer(backend, self.report, capacity, self.choices.step)
-            self._gatherer = gatherer
-            while True:
-                number, features = self._next_number(), self.folder.features_dir
-                with Sealer(features, number, disk, self._commit, self.report, stopping=self.stop.is_set) as sealer:
-                    self._sealer = sealer
-                    self._work(gatherer, sealer)
-                    gatherer.seal_open(sealer)
-                if self.stop.is_set() or not self.source.has_waiting():
-                    break
-            self.phase = "ending"
-            capture.close()
-            if gatherer.progress.samples:
-                self._manifest = replace(describe_run(self.reader, target, layers), capture=backend.choice)
-                write_manifest(self.folder.features_dir, self._manifest)
-            return Done(gatherer.progress, len(self.source.without_prompt), self._manifest)
+            with closing(self._open(config)) as backend:
+                self._backend = backend
+                return self._extract(config, backend)
 
     def report(self, level: Literal["info", "warn", "error"], kind: str, message: str) -> None:
         """Add an event; where even that does not fit on the disk, the log file has to do."""
@@ -159,6 +138,31 @@ class RunExtractor:
             self.writer.event(level, "extractor", kind, message)
         except LedgerError as error:
             print(f"{level} {kind}: {message} ({error})", flush=True)  # noqa: T201 - stdout is the worker's log
+
+    def _extract(self, config: RunConfig, backend: Backend) -> Done:
+        facts = backend.facts
+        self._manifest = self._prepare(describe_run(self.reader, backend))
+        disk = self.choices.space or DiskSpace(self.folder.features_dir)
+        if not self.choices.follow:
+            rows = self.source.waiting_rows()
+            require_room(disk, folder_bytes(rows, facts.hidden_size, facts.dtype))
+            self.choices.start(self.reader.snapshot().extract.pending, rows)
+        capacity = rows_per_shard(config.extract.shard_mib, facts.hidden_size, facts.dtype)
+        gatherer = Gatherer(backend, self.report, capacity, self.choices.step)
+        self._gatherer = gatherer
+        while True:
+            number, features = self._next_number(), self.folder.features_dir
+            with Sealer(features, number, disk, self._commit, self.report, stopping=self.stop.is_set) as sealer:
+                self._sealer = sealer
+                self._work(gatherer, sealer)
+                gatherer.seal_open(sealer)
+            if self.stop.is_set() or not self.source.has_waiting():
+                break
+        self.phase = "ending"
+        if gatherer.progress.samples:
+            self._manifest = replace(describe_run(self.reader, backend), capture=backend.choice)
+            write_manifest(self.folder.features_dir, self._manifest)
+        return Done(gatherer.progress, len(self.source.without_prompt), self._manifest)
 
     def _work(self, gatherer: Gatherer, sealer: Sealer) -> None:
         told = 0
@@ -181,21 +185,31 @@ class RunExtractor:
             self.phase = "waiting"
             self.stop.wait(_POLL_S)
 
-    def _load(self, config: RunConfig) -> TargetModel:
+    def _open(self, config: RunConfig) -> Backend:
         path = self.choices.model or config.model.weights
         if path is None:
             raise ModelError("The run names no target model: set model.weights in its config, or give --model.")
         began = time.monotonic()
-        target = load_target(path, dtype=self.choices.dtype or config.extract.dtype, device=config.extract.device)
+        asked = config.extract
+        order = Order(
+            model=path,
+            engine=self.choices.engine or asked.engine,
+            server=self.choices.server or asked.server,
+            dtype=self.choices.dtype or asked.dtype,
+            device=asked.device,
+            layers=None if asked.layers is None else tuple(asked.layers),
+        )
+        backend = open_backend(order, self.report)
+        facts = backend.facts
         self.report(
             "info",
             "model_loaded",
-            f"{target.architecture} from {path.name} in {target.dtype} on {target.device}, "
+            f"{facts.architecture} from {path.name} in {facts.dtype} on {backend.place}, "
             f"{time.monotonic() - began:.1f} s.",
         )
-        return target
+        return backend
 
-    def _prepare(self, target: TargetModel, manifest: Manifest) -> Manifest:
+    def _prepare(self, manifest: Manifest) -> Manifest:
         """Bring folder and ledger to the same state before the first new shard."""
         features = self.folder.features_dir
         features.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -278,12 +292,13 @@ class RunExtractor:
         }
 
 
-def describe_run(reader: LedgerReader, target: TargetModel, layers: FeatureLayers) -> Manifest:
-    """Describe the features of a run made with a loaded model."""
+def describe_run(reader: LedgerReader, backend: Backend) -> Manifest:
+    """Describe the features of a run."""
     run = reader.run()
     return describe(
-        target,
-        layers,
+        backend.facts,
+        backend.layers,
+        versions=backend.versions,
         source=f"run {run.name}",
         capture="undecided",
         served_model=run.model_id,
@@ -295,7 +310,3 @@ def describe_run(reader: LedgerReader, target: TargetModel, layers: FeatureLayer
             for verdict in reader.verdicts()
         ),
     )
-
-
-def _as_tuple(layers: list[int] | None) -> tuple[int, ...] | None:
-    return None if layers is None else tuple(layers)

@@ -54,6 +54,24 @@ def weight_files(path: Path) -> list[Path]:
     return [config, *weights]
 
 
+def weight_places(path: Path) -> dict[str, str]:
+    """Map each weight of a folder to the name of the file that holds it, by the index where there is one.
+
+    Raises:
+        OSError, ValueError: index or files cannot be read; safetensors' own error is none of these.
+    """
+    index = path / "model.safetensors.index.json"
+    if index.is_file():
+        return dict(json.loads(index.read_text(encoding="utf-8"))["weight_map"])
+    from safetensors import safe_open
+
+    places: dict[str, str] = {}
+    for file in sorted(path.glob("*.safetensors")):
+        with safe_open(file, framework="numpy") as opened:
+            places.update(dict.fromkeys(opened.keys(), file.name))
+    return places
+
+
 def hash_model(path: Path) -> ModelHash:
     """Hash the model at `path`, whole where that is cheap."""
     files = weight_files(path)

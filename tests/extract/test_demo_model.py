@@ -9,6 +9,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from eagletui.extract.engines import Order
 from eagletui.extract.file_run import Watching, extract_file
 from eagletui.extract.shards import ShardReader
 from eagletui.extract.verify import verify
@@ -41,7 +42,7 @@ def _plain_states(gguf: Path, dtype: torch.dtype) -> dict[str, Any]:
 
 
 def test_float32_states_of_the_gguf_equal_plain_transformers_to_the_bit_and_verify(gguf: Path, tmp_path: Path) -> None:
-    done = extract_file(IDS, gguf, tmp_path / "out", WATCHING, dtype="float32", device="cpu")
+    done = extract_file(IDS, Order(gguf, dtype="float32", device="cpu"), tmp_path / "out", WATCHING)
     plain = _plain_states(gguf, torch.float32)
     with ShardReader(tmp_path / "out" / "shards" / "000000.safetensors") as reader, torch.inference_mode():
         assert list(reader.keys) == list(plain["states"])
@@ -57,7 +58,7 @@ def test_float32_states_of_the_gguf_equal_plain_transformers_to_the_bit_and_veri
 
 @pytest.mark.slow
 def test_bfloat16_states_of_the_gguf_are_within_two_percent_of_plain_transformers(gguf: Path, tmp_path: Path) -> None:
-    done = extract_file(IDS, gguf, tmp_path / "out", WATCHING, dtype="bfloat16", device="cpu")
+    done = extract_file(IDS, Order(gguf, dtype="bfloat16", device="cpu"), tmp_path / "out", WATCHING)
     assert done.capture.startswith("packed")
     plain = _plain_states(gguf, torch.bfloat16)["states"]
     with ShardReader(tmp_path / "out" / "shards" / "000000.safetensors") as reader:

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from eagletui.core.errors import InputError, LockedError, ModelError, RunError
+from eagletui.extract.engines import Order
 from eagletui.extract.file_run import Extracted, Watching, extract_file
 from eagletui.extract.ids_file import check_ids_file
 from eagletui.extract.manifest import read_manifest, read_shard_list
@@ -38,7 +39,8 @@ def _extract_ids(ids: Path, model: Path, out: Path, **options: Any) -> Extracted
         start=lambda samples, rows: None,
         step=lambda progress: None,
     )
-    return extract_file(ids, model, out, watching, device="cpu", threads=1, **options)
+    how = {name: options.pop(name) for name in ("shard_mib", "space") if name in options}
+    return extract_file(ids, Order(model, device="cpu", threads=1, **options), out, watching, **how)
 
 
 def _extract(tmp_path: Path, model: Path, *, dtype: str = "float32", shard_mib: int = 1) -> Extracted:

@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from eagletui.core.features import feature_layers, sampled_mask
-from eagletui.extract.backends.local import Computed, LocalBackend
+from eagletui.extract.backends.local import LocalBackend
 from eagletui.extract.capture import Capture, DeviceFullError
+from eagletui.extract.computing import Computed
 from eagletui.extract.shards import IdsSample
 from eagletui.models.load import load_target
 from tests.tiny_models import Kind, random_samples, save_tiny_model

@@ -1,28 +1,19 @@
 """Compute features with a model in this process, on a CPU or a CUDA device by the same code."""
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
 
 import torch
 
-from eagletui.core.errors import ModelError
+from eagletui.core.features import FeatureLayers
 from eagletui.extract.capture import Capture, DeviceFullError, Mode
+from eagletui.extract.computing import Computed, refuse_broken, require_vocabulary
 from eagletui.extract.pack import plan_packs
 from eagletui.extract.sealer import Report
 from eagletui.extract.shards import IdsSample
 
 SELF_TEST_SAMPLES: Final = 4
 """Real samples that the self-test runs both ways."""
-
-
-class Computed(NamedTuple):
-    """One sample's streams, or why there are none."""
-
-    sample: IdsSample
-    hidden_states: torch.Tensor | None
-    """[T, 4, H] on the CPU."""
-    refusal: str | None
-    """One sentence; None where there are streams."""
 
 
 class LocalBackend:
@@ -40,7 +31,19 @@ class LocalBackend:
         """None until the first samples are there."""
         self.choice = "undecided"
         """The mode and its reason, one sentence for the manifest."""
+        self.facts = capture.target.facts
+        self.place: str = capture.target.device
+        self.versions: Mapping[str, str] = {}
         self._report = report
+
+    @property
+    def layers(self) -> FeatureLayers:
+        """The streams that the hooks keep."""
+        return self.capture.layers
+
+    def close(self) -> None:
+        """Take the hooks off the model."""
+        self.capture.close()
 
     def compute(self, samples: Sequence[IdsSample], go_on: Callable[[], bool]) -> Iterator[Computed]:
         """Compute samples, in an order that fills the device.
@@ -55,8 +58,7 @@ class LocalBackend:
         Raises:
             ModelError: ids lie outside the model's vocabulary: it is another model's data.
         """
-        for sample in samples:
-            self._require_vocabulary(sample)
+        require_vocabulary(self.facts, samples)
         ids = [torch.tensor(sample.token_ids, dtype=torch.int64) for sample in samples]
         if self.mode is None:
             self._choose(ids)
@@ -65,7 +67,10 @@ class LocalBackend:
             if not go_on():
                 return
             for index, streams in zip(pack, self._run([ids[index] for index in pack]), strict=True):
-                yield _judge(samples[index], streams)
+                if isinstance(streams, str):
+                    yield Computed(samples[index], None, streams)
+                else:
+                    yield refuse_broken(samples[index], streams)
 
     def _run(self, ids: list[torch.Tensor]) -> list[torch.Tensor | str]:
         """Compute one pack; a refusal stands where a sample alone is too long for the device."""
@@ -94,20 +99,3 @@ class LocalBackend:
         figures = f"{result.samples} samples both ways, median relative error {result.median_error:.1e}"
         self.mode, self.choice = "packed", f"packed: {figures}, accepted up to {result.tolerance:.0e}"
         self._report("info", "capture_mode", f"Samples share forwards; the self-test ran {figures}.")
-
-    def _require_vocabulary(self, sample: IdsSample) -> None:
-        largest, size = max(sample.token_ids), self.capture.target.vocab_size
-        if largest >= size:
-            raise ModelError(
-                f"Sample {sample.key} holds id {largest}, but {self.capture.target.path} has a vocabulary of {size}: "
-                "these ids are another model's. Name the model that the data came from."
-            )
-
-
-def _judge(sample: IdsSample, streams: torch.Tensor | str) -> Computed:
-    if isinstance(streams, str):
-        return Computed(sample, None, streams)
-    if not bool(torch.isfinite(streams).all()):
-        bad = int((~torch.isfinite(streams)).flatten(1).any(dim=1).sum())
-        return Computed(sample, None, f"{bad} of {len(streams)} rows are not finite; the dtype may be too narrow.")
-    return Computed(sample, streams, None)

@@ -1,0 +1,287 @@
+"""Compute features through a server that returns its hidden states: what such servers have in common.
+
+The server is asked for one sample at a time, several at once, within bounds: vLLM keeps every answer in pinned memory
+until its disk has taken it. Before the first record is kept, the longest sample is asked twice (a prefix cache shows)
+and the last stream of a few is put through the model's own norm and head, which must give the log-probability that
+the server itself states for its next token (a stream after the norm, or of another layer, does not).
+"""
+
+import statistics
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Final, NamedTuple, Protocol
+
+import torch
+
+from eagletui.core.errors import ModelError
+from eagletui.core.features import AUX_LAYERS, SLOTS, FeatureLayers
+from eagletui.extract.capture import TOLERANCE
+from eagletui.extract.computing import Computed, refuse_broken, require_vocabulary
+from eagletui.extract.sealer import Report
+from eagletui.extract.shards import IdsSample
+from eagletui.models.facts import ModelFacts
+from eagletui.models.tail import Tail
+
+IN_FLIGHT: Final = 8
+"""Requests at once."""
+
+IN_FLIGHT_TOKENS: Final = 65_536
+"""Tokens at once; a longer sample goes alone."""
+
+ATTEMPTS_AFTER_S: Final = (1.0, 5.0)
+"""Waits before a failed request is sent again; after the last one the sample is refused."""
+
+REFUSALS_IN_A_ROW: Final = 10
+"""So many end the extraction: it is the server, not the samples."""
+
+PROVED_SAMPLES: Final = 4
+PROOF_NATS: Final = 0.15
+"""Median distance between the server's log-probability of its next token and ours. bfloat16 explains about 0.02; a
+last stream after the final norm gives more than 1."""
+
+_LOOK_S: Final = 0.2
+
+
+class Unusable(ModelError):
+    """The server cannot give what a record needs. Extraction ends; what is sealed stands."""
+
+
+class Unanswered(ModelError):
+    """One request failed; asked again, it may not."""
+
+
+class Declined(ModelError):
+    """The server cannot take this sample, however often it is asked."""
+
+
+class Answer(NamedTuple):
+    """What a server said about one sample."""
+
+    streams: torch.Tensor
+    """[T, 4, H] on the CPU."""
+    next_id: int
+    """The server's most likely next token."""
+    next_logprob: float
+    """What the server gives it, in nats."""
+
+
+class StatesServer(Protocol):
+    """A server that returns hidden states."""
+
+    url: str
+    versions: Mapping[str, str]
+
+    def check(self) -> str:
+        """Ask how the server runs, and return what it says as a phrase.
+
+        Raises:
+            Unusable: it is not there, or was started in a way that spoils states or leaves streams out.
+        """
+
+    def ask(self, token_ids: Sequence[int]) -> Answer:
+        """Compute one sample.
+
+        Raises:
+            Unanswered, Declined, Unusable: see there.
+        """
+
+    def close(self) -> None:
+        """Close the connections."""
+
+
+class ServedBackend:
+    """Keeps a bounded number of requests in flight and hands their states out in order."""
+
+    def __init__(
+        self,
+        server: StatesServer,
+        facts: ModelFacts,
+        layers: FeatureLayers,
+        report: Report,
+        *,
+        in_flight: int = IN_FLIGHT,
+        in_flight_tokens: int = IN_FLIGHT_TOKENS,
+        attempts_after_s: Sequence[float] = ATTEMPTS_AFTER_S,
+    ) -> None:
+        """Ask the server how it runs.
+
+        Args:
+            server: the server.
+            facts: of the model that it was started with.
+            layers: the streams that it was told to return.
+            report: takes what people should know.
+            in_flight: requests at once.
+            in_flight_tokens: tokens at once.
+            attempts_after_s: waits before a failed request is sent again.
+
+        Raises:
+            Unusable: it cannot be used.
+        """
+        self.facts = facts
+        self.layers = layers
+        self.place = server.url
+        self._server = server
+        self._report = report
+        self._in_flight = in_flight
+        self._in_flight_tokens = in_flight_tokens
+        self._attempts_after_s = tuple(attempts_after_s)
+        self._ended = threading.Event()
+        try:
+            self._stated = server.check()
+        except ModelError:
+            server.close()
+            raise
+        self._proof = ""
+        self._refused_in_a_row = 0
+        self._pool = ThreadPoolExecutor(max_workers=in_flight, thread_name_prefix="asking")
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """The server's."""
+        return self._server.versions
+
+    @property
+    def choice(self) -> str:
+        """What the server stated and what was proved; `undecided` before the first answers."""
+        return f"{self._stated}; {self._proof}" if self._proof else "undecided"
+
+    def compute(self, samples: Sequence[IdsSample], go_on: Callable[[], bool]) -> Iterator[Computed]:
+        """Ask for samples and yield them in order; see `Backend`."""
+        require_vocabulary(self.facts, samples)
+        if samples and not self._proof:
+            self._prove(samples)
+        waiting = deque(samples)
+        running: deque[tuple[IdsSample, Future[Answer | str]]] = deque()
+        while waiting or running:
+            while waiting and self._has_room(running, waiting[0]):
+                sample = waiting.popleft()
+                running.append((sample, self._pool.submit(self._try, sample.token_ids)))
+            sample, asked = running[0]
+            is_done = bool(wait([asked], timeout=_LOOK_S).done)
+            if not go_on():
+                for _, other in running:
+                    other.cancel()
+                return
+            if is_done:
+                running.popleft()
+                yield self._judge(sample, asked.result())
+
+    def close(self) -> None:
+        """End the requests that still wait for another attempt, and close the connections."""
+        self._ended.set()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._server.close()
+
+    def _has_room(self, running: "deque[tuple[IdsSample, Future[Answer | str]]]", sample: IdsSample) -> bool:
+        tokens = sum(len(other.token_ids) for other, _ in running)
+        return not running or (
+            len(running) < self._in_flight and tokens + len(sample.token_ids) <= self._in_flight_tokens
+        )
+
+    def _try(self, token_ids: Sequence[int]) -> Answer | str:
+        """Ask until there is an answer; a sentence where there is none."""
+        for wait_s in (*self._attempts_after_s, None):
+            try:
+                return self._server.ask(token_ids)
+            except Declined as error:
+                return str(error)
+            except Unanswered as error:
+                if wait_s is None or self._ended.wait(wait_s):
+                    return f"{error} Asked {len(self._attempts_after_s) + 1} times."
+        raise AssertionError("the last attempt returns")
+
+    def _judge(self, sample: IdsSample, answer: Answer | str) -> Computed:
+        if isinstance(answer, Answer):
+            self._refused_in_a_row = 0
+            return _refuse_zeros(sample, answer.streams)
+        self._refused_in_a_row += 1
+        if self._refused_in_a_row >= REFUSALS_IN_A_ROW:
+            raise Unusable(f"{self._refused_in_a_row} samples in a row got no states. The last one: {answer}")
+        return Computed(sample, None, answer)
+
+    def _prove(self, samples: Sequence[IdsSample]) -> None:
+        """Ask for a few samples whose answers are not kept, and hold them against each other and the model's head."""
+        by_length = sorted(samples, key=lambda sample: len(sample.token_ids))
+        longest = by_length[-1]
+        once, again = (self._answer_of(longest) for _ in range(2))
+        scale = torch.linalg.vector_norm(once.streams.float()).clamp_min(1e-30)
+        error = float(torch.linalg.vector_norm(again.streams.float() - once.streams.float()) / scale)
+        if not error <= TOLERANCE[self.facts.dtype]:
+            raise Unusable(
+                f"Asked twice for sample {longest.key}, the server gave other states (relative error {error:.1e}). "
+                "Start it without prefix caching and without chunked prefill."
+            )
+        tail, why_not = Tail.load(self.facts)
+        if tail is None:
+            self._proof = f"asked twice, the states are the same; the last slot is not proved: {why_not}"
+            self._report("warn", "server_unproved", f"The server's last stream is not proved: {why_not}.")
+            return
+        answers = [once, *(self._answer_of(sample) for sample in by_length[-PROVED_SAMPLES:-1])]
+        self._proof = f"asked twice, the states are the same; {_held_against(tail, answers)}"
+        self._report("info", "server_checked", f"{self._stated}; {self._proof}.")
+
+    def _answer_of(self, sample: IdsSample) -> Answer:
+        answer = self._try(sample.token_ids)
+        if isinstance(answer, str):
+            raise Unusable(f"The server gave no states for sample {sample.key}: {answer}")
+        return answer
+
+
+def _held_against(tail: Tail, answers: Sequence[Answer]) -> str:
+    """Compare the server's log-probabilities with what the last stream gives, and return the figures as a phrase."""
+    lasts = [(answer.streams[-1, AUX_LAYERS], answer) for answer in answers]
+    before = statistics.median(abs(tail.logprob(last, answer.next_id) - answer.next_logprob) for last, answer in lasts)
+    after = statistics.median(
+        abs(tail.logprob(last, answer.next_id, is_normed=True) - answer.next_logprob) for last, answer in lasts
+    )
+    if before <= PROOF_NATS:
+        return (
+            f"the last slot gives the server's own log-probabilities within {before:.3f} nats ({len(answers)} samples)"
+        )
+    where = "is the stream after the final norm" if after <= PROOF_NATS else "is no stream before the model's head"
+    raise Unusable(
+        f"The server's last slot {where}: with the model's norm and head it gives log-probabilities that are "
+        f"{before:.2f} nats from the server's own ({after:.2f} without the norm). A record needs the last layer's "
+        "output before the norm. Start the server with the layers that this command asks for, on this very model."
+    )
+
+
+def _refuse_zeros(sample: IdsSample, streams: torch.Tensor) -> Computed:
+    zero = (streams == 0).all(dim=-1).any(dim=-1)
+    if bool(zero.any()):
+        return Computed(sample, None, f"{int(zero.sum())} of {len(streams)} rows have a stream of zeros.")
+    return refuse_broken(sample, streams)
+
+
+def require_record(streams: torch.Tensor, facts: ModelFacts, tokens: int, command: str) -> torch.Tensor:
+    """Check the shape and type of what a server returned.
+
+    Args:
+        streams: as returned.
+        facts: of the model.
+        tokens: of the sample.
+        command: how to start the server.
+
+    Raises:
+        Unusable: rows, slots, width or type are not a record's.
+    """
+    dtype = str(streams.dtype).removeprefix("torch.")
+    if streams.dim() != 3 or streams.shape[2] != facts.hidden_size:
+        raise Unusable(
+            f"The server returns states of shape {list(streams.shape)}; {facts.path} has width {facts.hidden_size}: "
+            "it runs another model."
+        )
+    if streams.shape[1] != SLOTS:
+        raise Unusable(
+            f"The server returns {streams.shape[1]} streams a token instead of {SLOTS}. Start it with\n{command}"
+        )
+    if len(streams) != tokens:
+        raise Unusable(
+            f"The server returned {len(streams)} rows for {tokens} tokens: it took others from its prefix cache, "
+            f"or split the prompt. Start it with\n{command}"
+        )
+    if dtype != facts.dtype:
+        raise Unusable(f"The server computes in {dtype}, not {facts.dtype}: give --dtype {dtype}.")
+    return streams

@@ -1,0 +1,87 @@
+"""What computes features: a model in this process, or a server that returns its hidden states."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple, Protocol
+
+import torch
+
+from eagletui.core.errors import ModelError
+from eagletui.core.features import FeatureLayers
+from eagletui.extract.shards import IdsSample
+from eagletui.models.facts import ModelFacts
+
+Engine = Literal["local", "vllm", "sglang", "ray"]
+
+
+class Computed(NamedTuple):
+    """One sample's streams, or why there are none."""
+
+    sample: IdsSample
+    hidden_states: torch.Tensor | None
+    """[T, 4, H] on the CPU."""
+    refusal: str | None
+    """One sentence; None where there are streams."""
+
+
+class Backend(Protocol):
+    """Computes samples with one target model."""
+
+    @property
+    def facts(self) -> ModelFacts:
+        """The model."""
+
+    @property
+    def layers(self) -> FeatureLayers:
+        """The streams."""
+
+    @property
+    def place(self) -> str:
+        """Where it computes: a device, or a server's address."""
+
+    @property
+    def choice(self) -> str:
+        """How samples are run, one sentence for the manifest; `undecided` before the first ones."""
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """Of what computes, by name."""
+
+    def compute(self, samples: Sequence[IdsSample], go_on: Callable[[], bool]) -> Iterator[Computed]:
+        """Compute samples.
+
+        Args:
+            samples: a window of samples.
+            go_on: asked before each forward or request; False ends the work.
+
+        Yields:
+            each sample once, unless the work was ended.
+
+        Raises:
+            ModelError: nothing more can be computed.
+        """
+
+    def close(self) -> None:
+        """Let go of the model or the server."""
+
+
+def require_vocabulary(facts: ModelFacts, samples: Sequence[IdsSample]) -> None:
+    """Check that ids can be this model's.
+
+    Raises:
+        ModelError: an id lies outside its vocabulary: it is another model's data.
+    """
+    for sample in samples:
+        largest = max(sample.token_ids)
+        if largest >= facts.vocab_size:
+            raise ModelError(
+                f"Sample {sample.key} holds id {largest}, but {facts.path} has a vocabulary of {facts.vocab_size}: "
+                "these ids are another model's. Name the model that the data came from."
+            )
+
+
+def refuse_broken(sample: IdsSample, streams: torch.Tensor) -> Computed:
+    """Return the streams, or a refusal where they are not finite."""
+    if bool(torch.isfinite(streams).all()):
+        return Computed(sample, streams, None)
+    bad = int((~torch.isfinite(streams)).flatten(1).any(dim=1).sum())
+    return Computed(sample, None, f"{bad} of {len(streams)} rows are not finite; the dtype may be too narrow.")

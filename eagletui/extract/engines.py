@@ -1,0 +1,74 @@
+"""Open what computes features, as a caller orders it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, get_args
+
+from eagletui.core.errors import InputError
+from eagletui.core.features import DType, FeatureLayers, feature_layers
+from eagletui.core.text import clean_line
+from eagletui.extract.computing import Backend, Engine
+from eagletui.extract.sealer import Report
+from eagletui.models.facts import ModelFacts, read_facts
+from eagletui.models.load import DTypeChoice
+
+ENGINES: Final[tuple[Engine, ...]] = get_args(Engine)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to compute, and how."""
+
+    model: Path
+    """A folder of safetensors, or for the local engine a `.gguf` file."""
+    engine: Engine = "local"
+    server: str | None = None
+    """Address of the server; None for the local engine."""
+    dtype: DTypeChoice = "auto"
+    """Of the computation and the states."""
+    device: str = "auto"
+    """Local engine: where to compute."""
+    layers: tuple[int, ...] | None = None
+    """Layers whose input is kept; None takes the default."""
+    threads: int | None = None
+    """Local engine: of computations on the CPU; None takes half of the cores."""
+
+
+def open_backend(order: Order, report: Report) -> Backend:
+    """Load the model, or ask the server how it runs.
+
+    Raises:
+        InputError: an engine needs a server's address.
+        ModelError: the model does not load, or the server cannot give a record's streams.
+    """
+    if order.engine == "ray":
+        raise InputError("--engine ray: this build has no Ray engine; take local, vllm or sglang.")
+    if order.engine == "local":
+        from eagletui.extract.backends.local import LocalBackend
+        from eagletui.extract.capture import Capture
+        from eagletui.models.load import load_target
+
+        target = load_target(order.model, dtype=order.dtype, device=order.device, threads=order.threads)
+        return LocalBackend(Capture(target, feature_layers(target.num_layers, order.layers)), report)
+    dtype: DType | None = None if order.dtype == "auto" else order.dtype
+    facts = read_facts(order.model, dtype)
+    layers = feature_layers(facts.num_layers, order.layers)
+    return _open_server(order, facts, layers, report)
+
+
+def _open_server(order: Order, facts: ModelFacts, layers: FeatureLayers, report: Report) -> Backend:
+    from eagletui.extract.backends import sglang, vllm
+    from eagletui.extract.backends.served import ServedBackend
+
+    if order.server is None:
+        command = (vllm if order.engine == "vllm" else sglang).start_command(facts, layers)
+        raise InputError(
+            f"--engine {order.engine} needs --server URL, a server of this very model. Start one with\n{command}"
+        )
+    if not order.server.startswith(("http://", "https://")):
+        raise InputError(f"--server: found {clean_line(order.server, 80)}, expected http://HOST:PORT.")
+    if order.engine == "vllm":
+        return ServedBackend(vllm.VllmServer(order.server, facts, layers), facts, layers, report)
+    return ServedBackend(
+        sglang.SglangServer(order.server, facts, layers), facts, layers, report, in_flight=sglang.IN_FLIGHT
+    )
