@@ -53,6 +53,7 @@ class Books:
     _file: int | None = None
     _waiting: list[tuple[bytes, asyncio.Future[None]]] = field(default_factory=list)
     _flusher: asyncio.Task[None] | None = None
+    _late: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def bill(self, row: BookRow) -> None:
         """Enter a generation; returns when it is on disk. Rows that wait together share one fsync."""
@@ -66,6 +67,12 @@ class Books:
             self._flusher = asyncio.create_task(self._flush())
         await asyncio.shield(done)
 
+    def bill_later(self, row: BookRow, after_s: float) -> None:
+        """Enter a generation some time from now; one that is still to come when the books close is never billed."""
+        task = asyncio.create_task(self._bill_after(row, after_s))
+        self._late.add(task)
+        task.add_done_callback(self._late.discard)
+
     def mark_delivered(self, generation_id: str) -> None:
         """Note that the whole body of a generation was sent."""
         self.rows[generation_id] = msgspec.structs.replace(self.rows[generation_id], delivered=True)
@@ -74,11 +81,18 @@ class Books:
 
     async def close(self) -> None:
         """Wait for open entries and close the file."""
+        for task in self._late:
+            task.cancel()
+        await asyncio.gather(*self._late, return_exceptions=True)
         if self._flusher is not None:
             await self._flusher
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+    async def _bill_after(self, row: BookRow, after_s: float) -> None:
+        await asyncio.sleep(after_s)
+        await self.bill(row)
 
     async def _flush(self) -> None:
         while self._waiting and self._file is not None:

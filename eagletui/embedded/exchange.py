@@ -39,6 +39,8 @@ class Exchange:
     """Waited before the first token."""
     token_interval_s: float | None = None
     """Pace of the answer; None takes the backend's."""
+    price_factor: int = 1
+    """Multiplies what the endpoint asks."""
 
     async def serve(self) -> web.StreamResponse:
         """Answer without any fault."""
@@ -71,40 +73,44 @@ class Exchange:
 
     async def bill(self, answer: Answer, finish_reason: str | None = None, *, free: bool = False) -> BookRow:
         """Enter an answer in the books; returns when that is on disk."""
+        row = self._row(answer, finish_reason or answer.finish_reason, free=free)
+        await self.books.bill(row)
+        tokens, dollars = row.completion_tokens, pico_to_usd_string(row.cost_pico)
+        self.outcome = f"{row.prompt_tokens}+{tokens} tokens ${dollars} {row.finish_reason}"
+        return row
+
+    def bill_later(self, answer: Answer, after_s: float) -> None:
+        """Enter an answer in the books some time after the client has heard of it."""
+        self.books.bill_later(self._row(answer, answer.finish_reason, free=False), after_s)
+        self.outcome = f"billed in {after_s:g} s"
+
+    def _row(self, answer: Answer, finish_reason: str, *, free: bool) -> BookRow:
         tokens = len(answer.output_ids)
-        row = BookRow(
+        cost_pico = self.endpoint.cost_pico(answer.prompt_tokens, tokens) * self.price_factor
+        return BookRow(
             id=self.shaper.generation_id,
             provider=self.endpoint.tag,
             prompt_tokens=answer.prompt_tokens,
             completion_tokens=tokens,
-            cost_pico=0 if free else self.endpoint.cost_pico(answer.prompt_tokens, tokens),
+            cost_pico=0 if free else cost_pico,
             delivered=False,
-            finish_reason=finish_reason or answer.finish_reason,
+            finish_reason=finish_reason,
             output_ids=answer.output_ids,
             created_at=float(self.shaper.created),
             streamed=self.ask.stream,
         )
-        await self.books.bill(row)
-        self.outcome = f"{row.prompt_tokens}+{tokens} tokens ${pico_to_usd_string(row.cost_pico)} {row.finish_reason}"
-        return row
 
     async def open_stream(self) -> web.StreamResponse:
         """Send the headers of a stream and a first comment."""
-        response = web.StreamResponse(
-            headers={
-                "Content-Type": "text/event-stream",
-                "Cache-Control": "no-cache",
-                "X-Generation-Id": self.shaper.generation_id,
-                **self.headers,
-            }
-        )
+        stream = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
+        response = web.StreamResponse(headers={**stream, **self._id_header(), **self.headers})
         await self._prepare(response)
         await self.send(response, wire.SSE_COMMENT)
         return response
 
     async def open_body(self, length_bytes: int) -> web.StreamResponse:
         """Send the headers of a JSON body that follows in parts."""
-        response = web.StreamResponse(headers={"X-Generation-Id": self.shaper.generation_id})
+        response = web.StreamResponse(headers=self._id_header())
         response.content_type = "application/json"
         response.content_length = length_bytes
         await self._prepare(response)
@@ -133,7 +139,7 @@ class Exchange:
             status=status,
             body=wire.encode(body),
             content_type="application/json",
-            headers={"X-Generation-Id": self.shaper.generation_id, **self.headers},
+            headers={**self._id_header(), **self.headers},
         )
         return await self.end(response, whole=whole)
 
@@ -159,6 +165,9 @@ class Exchange:
         self.client_gone = True
         if self.http.transport is not None:
             self.http.transport.abort()
+
+    def _id_header(self) -> dict[str, str]:
+        return {"X-Generation-Id": self.shaper.generation_id} if self.shaper.generation_id else {}
 
     async def _answer(self) -> Answer:
         answer = await self.backend.answer(self.ask, self.prompt_tokens)

@@ -12,6 +12,7 @@ from aiohttp import web
 
 from eagletui.embedded import wire
 from eagletui.embedded.backend import Answer
+from eagletui.embedded.books import BookRow
 from eagletui.embedded.exchange import Exchange
 
 FaultKind = Callable[..., Awaitable[web.StreamResponse]]
@@ -128,6 +129,42 @@ async def error_in_200(exchange: Exchange, *, code: int = 502, billed: bool = Fa
     return await exchange.end(response)
 
 
+async def no_usage(exchange: Exchange) -> web.StreamResponse:
+    """Answer whole and billed, and say nothing of the cost; the accounts know it."""
+    answer, row = await _billed(exchange)
+    if not exchange.ask.stream:
+        body = exchange.shaper.body(answer, row)
+        del body["usage"]
+        return await exchange.send_json(200, body, whole=True)
+    response = await exchange.open_stream()
+    await exchange.send_deltas(response, answer)
+    await exchange.send(response, exchange.shaper.finish_chunk(answer) + wire.SSE_DONE)
+    return await exchange.end(response, whole=True)
+
+
+async def no_generation_id(exchange: Exchange) -> web.StreamResponse:
+    """Break off in the middle of a billed answer that had no generation id, neither in its headers nor in its body."""
+    answer, _ = await _billed(exchange)
+    anonymous = replace(exchange, shaper=replace(exchange.shaper, generation_id=""))
+    response = await anonymous.open_stream()
+    await anonymous.send_deltas(response, _cut(answer, 3))
+    exchange.cut_off()
+    return response
+
+
+async def late_bill(exchange: Exchange, *, after_s: float = 1.0) -> web.StreamResponse:
+    """Fail inside the server, and enter the answer in the books only some time later."""
+    answer = await exchange.generate()
+    exchange.bill_later(answer, after_s)
+    return await _refuse(exchange, 500, "Internal Server Error", "server")
+
+
+async def overbilled(exchange: Exchange, *, factor: int = 100) -> web.StreamResponse:
+    """Answer whole, at a multiple of the published price."""
+    exchange.price_factor = factor
+    return await exchange.serve()
+
+
 KINDS: Final[dict[str, FaultKind]] = {
     kind.__name__: kind
     for kind in (
@@ -144,6 +181,10 @@ KINDS: Final[dict[str, FaultKind]] = {
         empty_choices,
         html_from_edge,
         error_in_200,
+        no_usage,
+        no_generation_id,
+        late_bill,
+        overbilled,
     )
 }
 """Every kind by the name that scripts use."""
@@ -161,6 +202,11 @@ async def _fail(exchange: Exchange, status: int, message: str, error_type: str, 
     if billed:
         await exchange.bill(await exchange.generate())
     return await _refuse(exchange, status, message, error_type)
+
+
+async def _billed(exchange: Exchange) -> tuple[Answer, BookRow]:
+    answer = await exchange.generate()
+    return answer, await exchange.bill(answer)
 
 
 def _cut(answer: Answer, tokens: int) -> Answer:

@@ -8,6 +8,11 @@ A script is TOML, one `[[fault]]` a fault; the first that fires decides what hap
     times = 1                             # fire at most so often; left out: always
     params = { retry_after_s = 2 }        # keyword arguments of the kind, all with defaults
 
+    [[price]]
+    after = 20                            # once so many chat requests have been routed ...
+    factor = "1.5"                        # ... the prices are multiplied
+    endpoint = "embedded/stream"          # tag or base slug; left out: all
+
 `match` first filters chat requests: `endpoint` (tag or base slug of the one that answers), `prompt_contains` (in any
 turn), `stream` (true or false). Those that pass are counted from 1, also when another fault takes them, and `nth` (that
 one), `every` (each multiple) and `probability` with `seed` (the same requests in every run) choose among them.
@@ -19,7 +24,8 @@ import hashlib
 import inspect
 import re
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -30,7 +36,7 @@ from eagletui.core.errors import InputError, Problem
 from eagletui.embedded.asks import Ask
 from eagletui.embedded.exchange import Exchange
 from eagletui.embedded.fault_kinds import KINDS
-from eagletui.embedded.market import Endpoint, matches
+from eagletui.embedded.market import ENDPOINTS, Endpoint, matches
 
 _FAULT_HEADER = re.compile(r"^[ \t]*\[\[[ \t]*fault[ \t]*\]\]", re.MULTILINE)
 _Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -77,8 +83,26 @@ class _FaultRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     params: dict[str, Any] = {}
 
 
+class PriceChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Other prices from some request on; several multiply."""
+
+    after: Annotated[int, msgspec.Meta(ge=0)]
+    """Requests routed before it takes effect."""
+    factor: Decimal
+    endpoint: str | None = None
+    """Tag or base slug; None: all."""
+
+    def applied(self, endpoint: Endpoint) -> Endpoint:
+        """Return the endpoint at its new price, in whole picodollars."""
+        if self.endpoint is not None and not matches(self.endpoint, endpoint.tag):
+            return endpoint
+        prompt, completion = endpoint.prompt_pico * self.factor, endpoint.completion_pico * self.factor
+        return replace(endpoint, prompt_pico=int(prompt), completion_pico=int(completion))
+
+
 class _ScriptFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fault: tuple[dict[str, Any], ...] = ()
+    price: tuple[PriceChange, ...] = ()
 
 
 @dataclass(slots=True)
@@ -101,12 +125,24 @@ class Fault:
 
 @dataclass(slots=True)
 class FaultScript:
-    """The faults of a server, in the order of the file."""
+    """The faults of a server, in the order of the file, and its changes of price."""
 
     faults: list[Fault] = field(default_factory=list)
+    prices: tuple[PriceChange, ...] = ()
+    routed: int = 0
+    """Chat requests that an endpoint has taken."""
+
+    def offer(self) -> tuple[Endpoint, ...]:
+        """Return the endpoints at their present prices."""
+        offered: tuple[Endpoint, ...] = ENDPOINTS
+        for change in self.prices:
+            if self.routed >= change.after:
+                offered = tuple(map(change.applied, offered))
+        return offered
 
     def pick(self, ask: Ask, endpoint: Endpoint) -> Fault | None:
         """Count a request for every fault it concerns and return the first that fires."""
+        self.routed += 1
         chosen: Fault | None = None
         for fault in self.faults:
             if not fault.match.concerns(ask, endpoint):
@@ -127,17 +163,19 @@ def load_faults(path: Path) -> FaultScript:
     """
     try:
         text = path.read_text(encoding="utf-8")
-        rows = msgspec.convert(tomllib.loads(text), _ScriptFile).fault
+        script = msgspec.convert(tomllib.loads(text), _ScriptFile)
     except OSError as error:
         raise InputError(f"{path}: the fault script cannot be read: {error.strerror}") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
-        raise InputError(f"{path}: not a fault script: {error}. Expected [[fault]] tables in TOML.") from error
+        raise InputError(f"{path}: not a fault script: {error}. Expected [[fault]] and [[price]] tables.") from error
     lines = [text.count("\n", 0, found.start()) + 1 for found in _FAULT_HEADER.finditer(text)]
     faults = []
-    for position, row in enumerate(rows):
+    for position, row in enumerate(script.fault):
         line = lines[position] if position < len(lines) else None
         faults.append(_read_fault(row, str(path), line))
-    return FaultScript(faults)
+    if any(not change.factor.is_finite() or change.factor < 0 for change in script.price):
+        raise InputError(f"{path}: field price.factor: expected a number of zero or more, such as 1.5")
+    return FaultScript(faults, script.price)
 
 
 def _read_fault(raw: dict[str, Any], file: str, line: int | None) -> Fault:

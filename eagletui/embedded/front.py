@@ -99,7 +99,9 @@ class Front:
 
     def _exchange(self, http: web.Request, ask: Ask, generation_id: str) -> Exchange:
         try:
-            candidates = eligible(ask.provider, stream=ask.stream, parameters=ask.parameters)
+            candidates = eligible(
+                ask.provider, stream=ask.stream, parameters=ask.parameters, endpoints=self.faults.offer()
+            )
         except NoEndpointError as error:
             raise AskError(
                 str(error), status=404, error_type="constraint_filtered", availability="constraint_filtered"
@@ -128,7 +130,7 @@ class Front:
         slug = f"{http.match_info['author']}/{http.match_info['slug']}"
         if slug != MODEL_SLUG:
             return _not_found(f"Model {slug} does not exist", availability="model_not_found")
-        return _json(wire.endpoints())
+        return _json(wire.endpoints(self.faults.offer()))
 
     async def _generation(self, http: web.Request) -> web.Response:
         try:

@@ -3,7 +3,7 @@
 Money is written as a JSON number with every digit, never through a float.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -204,7 +204,7 @@ def models() -> dict[str, Any]:
     return {"data": [model]}
 
 
-def endpoints() -> dict[str, Any]:
+def endpoints(offer: Sequence[Endpoint] = ENDPOINTS) -> dict[str, Any]:
     """Build `GET /models/{author}/{slug}/endpoints`.
 
     `supports_streaming` is this provider's own field (absent elsewhere: true): one endpoint answers in one piece only.
@@ -225,7 +225,7 @@ def endpoints() -> dict[str, Any]:
             "status": 0,
             "uptime_last_30m": 100,
         }
-        for endpoint in ENDPOINTS
+        for endpoint in offer
     ]
     return {"data": {"id": MODEL_SLUG, "name": MODEL_NAME, "endpoints": rows}}
 

@@ -4,6 +4,7 @@ import json
 import time
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 import httpx
 import pytest
@@ -151,9 +152,80 @@ def test_an_error_in_a_200_has_no_choices(start_provider: StartProvider, streame
     assert not reply.get("choices")
 
 
+@pytest.mark.parametrize("streamed", [False, True])
+def test_an_answer_without_usage_is_whole_and_billed(start_provider: StartProvider, streamed: bool) -> None:
+    provider = start_provider(fault("no_usage"))
+    if streamed:
+        got = stream(provider, only=STREAM)
+        assert all("usage" not in event for event in got.events)
+        assert got.texts
+        assert "data: [DONE]" in got.lines
+    else:
+        reply = ask(provider)
+        assert "usage" not in reply
+        assert reply["choices"][0]["finish_reason"]
+    row = only_row(provider)
+    assert row["cost_pico"] > 0
+    assert row["delivered"] is True
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_cut_answer_without_generation_id_is_billed(start_provider: StartProvider, streamed: bool) -> None:
+    provider = start_provider(fault("no_generation_id"))
+    body = request_body(provider, stream=streamed, only=STREAM)
+    received: list[bytes] = []
+    with httpx.stream("POST", f"{provider.api_url}/chat/completions", json=body, headers=AUTH) as response:
+        parts = response.iter_raw()
+        with pytest.raises(httpx.RemoteProtocolError):
+            received.extend(parts)
+    assert "X-Generation-Id" not in response.headers
+    row = only_row(provider)
+    assert row["id"].encode() not in b"".join(received)
+    assert row["cost_pico"] > 0
+
+
+def test_a_late_bill_appears_in_the_books_after_the_failure(start_provider: StartProvider) -> None:
+    provider = start_provider(fault("late_bill", "{ after_s = 0.3 }"))
+    response = post(provider, request_body(provider))
+    generation = f"/api/v1/generation?id={response.headers['X-Generation-Id']}"
+    assert response.status_code == 500
+    assert provider.books()["rows"] == []
+    with pytest.raises(HTTPError, match="404"):
+        provider.get(generation)
+    deadline = time.monotonic() + 10
+    while not provider.books()["rows"]:
+        assert time.monotonic() < deadline
+    row = only_row(provider)
+    assert row["cost_pico"] > 0
+    assert row["delivered"] is False
+    assert provider.get(generation)["data"]["id"] == row["id"]
+
+
+def test_an_overbilled_answer_costs_a_multiple_of_the_published_price(start_provider: StartProvider) -> None:
+    provider = start_provider(fault("overbilled", "{ factor = 7 }"))
+    for _ in range(2):
+        ask(provider, only=TEXT, seed=1)
+    first, second = provider.books()["rows"]
+    assert first["cost_pico"] == 7 * second["cost_pico"]
+
+
 def test_every_kind_has_a_test_above() -> None:
     source = Path(__file__).read_text(encoding="utf-8")
     assert [kind for kind in KINDS if f'"{kind}"' not in source] == []
+
+
+def test_a_change_of_price_takes_effect_after_so_many_requests(start_provider: StartProvider) -> None:
+    provider = start_provider('[[price]]\nafter = 2\nfactor = "1.5"\nendpoint = "embedded/text"\n')
+    path = f"/api/v1/models/{MODEL_SLUG}/endpoints"
+    before = {row["tag"]: row["pricing"]["completion"] for row in provider.get(path)["data"]["endpoints"]}
+    for _ in range(3):
+        ask(provider, only=TEXT, seed=1)
+    after = {row["tag"]: row["pricing"]["completion"] for row in provider.get(path)["data"]["endpoints"]}
+    assert (before[TEXT], after[TEXT]) == ("0.000002", "0.000003")
+    assert before[STREAM] == after[STREAM]
+    costs = [row["cost_pico"] for row in provider.books()["rows"]]
+    assert costs[0] == costs[1]
+    assert costs[2] * 2 == costs[0] * 3
 
 
 def script(text: str, tmp_path: Path) -> FaultScript:
@@ -209,6 +281,7 @@ def test_only_requests_that_pass_the_filters_are_counted(tmp_path: Path) -> None
         ('[[fault]]\nkind = "slow"\nmatch = { nht = 1 }\n', "unknown field `nht`"),
         ('[[fault]]\nkind = "slow"\nmatch = { nth = 0 }\n', ">= 1"),
         ("[fault\n", "not a fault script"),
+        ('[[price]]\nafter = 1\nfactor = "-2"\n', "price.factor"),
     ],
 )
 def test_a_wrong_script_names_file_line_and_field(tmp_path: Path, text: str, named: str) -> None:
@@ -218,4 +291,4 @@ def test_a_wrong_script_names_file_line_and_field(tmp_path: Path, text: str, nam
 
 def test_the_example_script_is_valid() -> None:
     example = Path(__file__).parents[2] / "configs" / "faults.toml"
-    assert len(load_faults(example).faults) == 9
+    assert len(load_faults(example).faults) == 11
