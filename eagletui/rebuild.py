@@ -5,14 +5,13 @@ transactions. A kill leaves each sample as it was or as it should be; a second r
 """
 
 import os
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import IO, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from eagletui.config import RunConfig, load_config, to_json, to_toml
 from eagletui.core.drift import CAUSES, Cause, Verdict
@@ -26,7 +25,7 @@ from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_features import FeaturesReader, ShardShare
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.providers.reading import read_kept
-from eagletui.remake import Recipe, Remade, Remakers, unpack
+from eagletui.remake import Recipe, Remade, Remakers, Spool, unpack
 from eagletui.run_ids import RunIds
 from eagletui.runs import RunFolder, write_config_file
 from eagletui.tokens.formats import AUTO, load_format
@@ -38,6 +37,9 @@ from eagletui.tokens.variants import MOST_SAMPLES
 
 BATCH: Final = 200
 """Samples written in one transaction."""
+
+EXAMPLES: Final = 20
+"""Samples with other ids that are named."""
 
 UNFINISHED: Final = "rebuild"
 """Kind of the finding that stands while samples wait to be written."""
@@ -71,6 +73,8 @@ class Rebuild:
     """Rebuilt."""
     ids_changed: int
     """Samples with other ids, or with ids for the first time."""
+    examples: tuple[str, ...]
+    """Keys of the first of them."""
     labels_changed: int
     """Samples with the same ids and other evidence, usability or text."""
     troubles: tuple[Trouble, ...]
@@ -138,13 +142,13 @@ def rebuild_run(
         samples = reader.sample_ids(ANSWERED)
         cpus = len(os.sched_getaffinity(0)) if processes is None else processes
         remakers = stack.enter_context(closing(Remakers(recipe, samples, cpus)))
-        spool = None if dry_run else stack.enter_context(_Spool(folder.path))
+        spool = None if dry_run else stack.enter_context(Spool(folder.path))
         made, causes = _remake_all(remakers, _known_causes(reader), spool, lambda done: step(done, len(samples)))
         judgement = _judge(made, reader, ids)
         changes = list(_changes(made, judgement))
-        changed = [change.remade.sample_id for change in changes if change.remade.ids_changed]
+        changed = [change.remade for change in changes if change.remade.ids_changed]
         with FeaturesReader(folder.ledger_path) as features:
-            stale = features.shards_holding(changed)
+            stale = features.shards_holding([one.sample_id for one in changed])
         report = Rebuild(
             run=folder.name,
             dry_run=dry_run,
@@ -152,6 +156,7 @@ def rebuild_run(
             profiles=profiles,
             samples=len(judgement.samples),
             ids_changed=len(changed),
+            examples=tuple(one.key for one in changed[:EXAMPLES]),
             labels_changed=len(changes) - len(changed),
             troubles=tuple(Trouble(one.key, one.trouble) for one in made.values() if one.sample is None),
             evidence=_moves(made, judgement, lambda label: label.evidence),
@@ -172,35 +177,6 @@ class _Change(NamedTuple):
 
     remade: Remade
     label: TokensLabel
-
-
-class _Spool:
-    """Rebuilt ids on disk, because a run's do not fit in memory."""
-
-    def __init__(self, folder: Path) -> None:
-        self._file: IO[bytes] = tempfile.TemporaryFile(dir=folder)
-        self._places: dict[int, tuple[int, int]] = {}
-
-    def put(self, sample_id: int, packed: bytes) -> None:
-        place = self._file.seek(0, os.SEEK_END)
-        self._file.write(packed)
-        self._places[sample_id] = place, len(packed)
-
-    def drop(self, sample_id: int) -> None:
-        self._places.pop(sample_id, None)
-
-    def get(self, sample_id: int) -> bytes | None:
-        place = self._places.get(sample_id)
-        if place is None:
-            return None
-        self._file.seek(place[0])
-        return self._file.read(place[1])
-
-    def __enter__(self) -> "_Spool":
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._file.close()
 
 
 def _asked(config: RunConfig, output_format: str | None, profile: str | None) -> RunConfig:
@@ -262,7 +238,7 @@ def _known_causes(reader: LedgerReader) -> dict[str, Cause]:
 
 
 def _remake_all(
-    remakers: Remakers, guessed: Mapping[str, Cause], spool: _Spool | None, step: Callable[[int], None]
+    remakers: Remakers, guessed: Mapping[str, Cause], spool: Spool | None, step: Callable[[int], None]
 ) -> tuple[dict[int, Remade], dict[str, Cause]]:
     """Rebuild every sample under the constant that its endpoint's counts show."""
     made: dict[int, Remade] = {}
@@ -278,7 +254,7 @@ def _remake_all(
     return made, causes
 
 
-def _keep(part: Sequence[Remade], made: dict[int, Remade], spool: _Spool | None) -> None:
+def _keep(part: Sequence[Remade], made: dict[int, Remade], spool: Spool | None) -> None:
     for one in part:
         if spool is not None:
             if one.packed is None:
@@ -367,7 +343,7 @@ def _moves(
     )
 
 
-def _write(folder: RunFolder, config: RunConfig, report: Rebuild, changes: Sequence[_Change], spool: _Spool) -> None:
+def _write(folder: RunFolder, config: RunConfig, report: Rebuild, changes: Sequence[_Change], spool: Spool) -> None:
     """Write what changed; the finding stands from the first batch to the last."""
     if to_toml(config) != folder.config_path.read_text(encoding="utf-8"):
         write_config_file(folder, to_toml(config))
@@ -413,7 +389,7 @@ def _open_unfinished(writer: LedgerWriter, folder: RunFolder, changes: Sequence[
     )
 
 
-def _store(writer: LedgerWriter, change: _Change, spool: _Spool) -> None:
+def _store(writer: LedgerWriter, change: _Change, spool: Spool) -> None:
     sample_id, label = change.remade.sample_id, change.label
     packed = spool.get(sample_id)
     if packed is None:

@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+import tempfile
 import threading
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Final, NamedTuple, cast
+from typing import IO, Final, NamedTuple, Self, cast
 
 import msgspec
 
@@ -140,6 +141,53 @@ def remake(item: ToRebuild, ids: RunIds, cause: Cause | None) -> Remade:
 def unpack(packed: bytes) -> TokensResult:
     """Undo what `Remade.packed` is."""
     return msgspec.msgpack.decode(unpack_bytes(packed), type=TokensResult)
+
+
+class Spool:
+    """Rebuilt ids on disk until all samples are judged, because a run's do not fit in memory."""
+
+    def __init__(self, folder: Path) -> None:
+        """Make a file without a name in a folder; it is gone when this ends."""
+        self._folder = folder
+        self._file: IO[bytes] = tempfile.TemporaryFile(dir=folder)
+        self._places: dict[int, tuple[int, int]] = {}
+
+    def put(self, sample_id: int, packed: bytes) -> None:
+        """Keep what is to be stored for a sample, in place of what was kept before.
+
+        Raises:
+            RunError: the disk is full.
+        """
+        try:
+            place = self._file.seek(0, os.SEEK_END)
+            self._file.write(packed)
+            self._file.flush()
+        except OSError as error:
+            raise RunError(
+                f"The rebuilt ids cannot be written beside {self._folder} ({error.strerror}). "
+                "The run is as it was; free space there and rebuild again."
+            ) from error
+        self._places[sample_id] = place, len(packed)
+
+    def drop(self, sample_id: int) -> None:
+        """Keep nothing for a sample."""
+        self._places.pop(sample_id, None)
+
+    def get(self, sample_id: int) -> bytes | None:
+        """Return what was kept for a sample."""
+        place = self._places.get(sample_id)
+        if place is None:
+            return None
+        self._file.seek(place[0])
+        return self._file.read(place[1])
+
+    def __enter__(self) -> Self:
+        """Return it."""
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Let the file go."""
+        self._file.close()
 
 
 class Remakers:

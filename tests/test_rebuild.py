@@ -26,8 +26,11 @@ from eagletui.ledger.writer import LedgerWriter
 from eagletui.ledger.writer_extract import ExtractorWriter
 from eagletui.rebuild import rebuild_run
 from eagletui.runs import RunFolder
+from tests.cli.conftest import Command, eagletui, runs
 from tests.engine.run_folder import until
 from tests.kept_run import Answer, answered_run, kept, run_of, spoil, stored
+
+__all__ = ["eagletui", "runs"]
 
 SAMPLES = 40
 
@@ -269,6 +272,37 @@ def _group_lives(group: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def test_the_command_shows_evidence_before_and_now_and_what_changed(eagletui: Command, run: RunFolder) -> None:
+    spoil(run, ["p0002", "p0005"])
+    ended = eagletui("rebuild", str(run.path), "--dry-run")
+    assert ended.code == 0, ended.err
+    assert "would be" in ended.out
+    assert re.search(r"other ids +2 samples: p0002, p0005\n", ended.out)
+    assert "Nothing was written." in ended.out
+    told = eagletui("rebuild", str(run.path), "--json").json
+    assert (told["samples"], told["changed_ids"], told["changed_examples"]) == (SAMPLES, 2, ["p0002", "p0005"])
+    assert sum(told["evidence"]["before"].values()) == sum(told["evidence"]["after"].values()) == SAMPLES
+    assert told["stale_shards"] == told["findings"] == told["not_rebuilt"] == []
+    assert told["seconds"] > 0
+
+
+def test_the_command_exits_1_and_names_a_reply_that_cannot_be_read(
+    eagletui: Command, answered: RunFolder, tmp_path: Path
+) -> None:
+    broken = run_of(
+        tmp_path / "broken", kept(answered)[:2], change=lambda answer: replace(answer, encoding="json", body=b"<html>")
+    )
+    ended = eagletui("rebuild", str(broken.path))
+    assert ended.code == 1
+    assert "not rebuilt: k000000: found <html>, expected JSON" in ended.err
+
+
+def test_an_unknown_format_is_refused_with_near_names(eagletui: Command, run: RunFolder) -> None:
+    ended = eagletui("rebuild", str(run.path), "--format", "smolm2")
+    assert ended.code == 2
+    assert "Did you mean smollm2" in ended.err
 
 
 def test_ids_that_a_target_model_chose_are_kept_while_the_text_is_the_same(run: RunFolder) -> None:

@@ -1,6 +1,6 @@
 """`eagletui rebuild`: a run's ids again from its stored replies, for $0."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 INCOMPLETE = 1
 SHOWN = 10
-"""Shards and samples that are named one by one."""
+"""Shards and samples that get a line each."""
+NAMED = 4
+"""Samples with other ids that are named as examples."""
 
 
 def rebuild(
@@ -68,6 +70,7 @@ def rebuild_object(made: "Rebuild") -> dict[str, Any]:
         },
         "samples": made.samples,
         "changed_ids": made.ids_changed,
+        "changed_examples": list(made.examples),
         "changed_labels": made.labels_changed,
         "not_rebuilt": [{"id": trouble.sample_key, "reason": trouble.why} for trouble in made.troubles],
         "evidence": {
@@ -106,7 +109,7 @@ def _print(made: "Rebuild") -> None:
     print()
     pairs = [
         ("samples", f"{made.samples:,} rebuilt in {made.seconds:.1f} s, {_rate(made)} a second"),
-        ("other ids", counted(made.ids_changed, "sample")),
+        ("other ids", counted(made.ids_changed, "sample") + _named(made.examples)),
         ("other label or text", counted(made.labels_changed, "sample")),
         ("stale shards", _stale(made)),
         ("format", clean_line(made.format)),
@@ -121,6 +124,13 @@ def _print(made: "Rebuild") -> None:
     print_findings([finding_object(finding) for finding in made.findings])
     if made.dry_run:
         print("\nNothing was written.")
+
+
+def _named(examples: Sequence[str]) -> str:
+    if not examples:
+        return ""
+    more = ", ..." if len(examples) > NAMED else ""
+    return f": {', '.join(clean_line(key, 40) for key in examples[:NAMED])}{more}"
 
 
 def _rate(made: "Rebuild") -> str:
