@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -18,13 +19,14 @@ from eagletui import rebuild as rebuilding
 from eagletui import remake as remaking
 from eagletui.config import load_config
 from eagletui.core.drift import STOP_NOT_BILLED
-from eagletui.core.errors import InputError, LockedError
+from eagletui.core.errors import InputError, LockedError, RunError
 from eagletui.ledger.locks import RoleLock
 from eagletui.ledger.orders import Feature, TokensResult
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.ledger.writer_extract import ExtractorWriter
 from eagletui.rebuild import rebuild_run
+from eagletui.remake import Spool
 from eagletui.runs import RunFolder
 from tests.cli.conftest import Command, eagletui, runs
 from tests.engine.run_folder import until
@@ -321,3 +323,17 @@ def test_ids_that_a_target_model_chose_are_kept_while_the_text_is_the_same(run: 
     after = next(item for item in kept(run) if item.row.id == chosen.row.id)
     assert after.tokens is not None
     assert (after.row.evidence, list(after.tokens.output_ids or ())) == ("inferred", other)
+
+
+def test_a_full_disk_is_said_in_words(tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with Spool(tmp_path) as spool:
+        spool.put(1, b"one")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, limits[1]))
+        try:
+            with pytest.raises(RunError, match="free space there and rebuild again"):
+                spool.put(2, bytes(5_000))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert (spool.get(1), spool.get(2)) == (b"one", None)
+    assert list(tmp_path.iterdir()) == []
