@@ -149,7 +149,8 @@ class Spool:
     def __init__(self, folder: Path) -> None:
         """Make a file without a name in a folder; it is gone when this ends."""
         self._folder = folder
-        self._file: IO[bytes] = tempfile.TemporaryFile(dir=folder)
+        # Unbuffered: closing a buffered file would try once more to write what did not fit.
+        self._file: IO[bytes] = tempfile.TemporaryFile(dir=folder, buffering=0)
         self._places: dict[int, tuple[int, int]] = {}
 
     def put(self, sample_id: int, packed: bytes) -> None:
@@ -160,8 +161,9 @@ class Spool:
         """
         try:
             place = self._file.seek(0, os.SEEK_END)
-            self._file.write(packed)
-            self._file.flush()
+            rest = memoryview(packed)
+            while rest:
+                rest = rest[self._file.write(rest) :]
         except OSError as error:
             raise RunError(
                 f"The rebuilt ids cannot be written beside {self._folder} ({error.strerror}). "
