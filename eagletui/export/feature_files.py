@@ -8,6 +8,7 @@ import io
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
@@ -186,7 +187,32 @@ def write_files(
         for row in done.values():
             stream.write(msgspec.json.encode(row) + b"\n")
     _sweep(out, lambda name: name.startswith(_MOVING) or name.endswith(".tmp"))
-    journal = Journal(out)
+    with closing(Journal(out)) as journal:
+        for number, row in _moved(out, form, plan):
+            done[number] = row
+            journal.add(row)
+        for count, (number, record) in enumerate(_records(plan.missing, rows, places, features), 1):
+            row, place = rows[number], places[rows[number].sample]
+            _require_same_ids(record, row, gathered)
+            content = form.content(record)
+            path = out / form.path(number)
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            with Replacement(path) as stream:
+                stream.write(content)
+            digest = xxhash.xxh3_128_hexdigest(content)
+            file = FeatureFile(form.path(number), len(content), digest, place.shard_xxh3, place.position)
+            done[number] = replace(row, feature=file)
+            journal.add(done[number])
+            step(count, len(plan.missing))
+    wanted = {form.path(number) for number in range(len(rows))}
+    for stray in owned_files(out, form.owned):
+        if stray not in wanted:
+            (out / stray).unlink()
+    return [done[number] for number in range(len(rows))]
+
+
+def _moved(out: Path, form: FileForm, plan: FilePlan) -> Iterator[tuple[int, ExportedRow]]:
+    """Give files the names of their rows' new numbers, all of them out of the way first."""
     for number, (_row, file) in plan.moved.items():
         os.rename(out / file.path, (out / file.path).with_name(f"{_MOVING}{number}"))
     for number, (row, file) in plan.moved.items():
@@ -194,28 +220,7 @@ def write_files(
         path.parent.mkdir(mode=0o700, exist_ok=True)
         os.replace((out / file.path).with_name(f"{_MOVING}{number}"), path)
         flush_folder(path.parent)
-        done[number] = replace(row, feature=replace(file, path=form.path(number)))
-        journal.add(done[number])
-    for count, (number, record) in enumerate(_records(plan.missing, rows, places, features), 1):
-        row = rows[number]
-        _require_same_ids(record, row, gathered)
-        content = form.content(record)
-        path = out / form.path(number)
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        with Replacement(path) as stream:
-            stream.write(content)
-        place = places[row.sample]
-        digest = xxhash.xxh3_128_hexdigest(content)
-        file = FeatureFile(form.path(number), len(content), digest, place.shard_xxh3, place.position)
-        done[number] = replace(row, feature=file)
-        journal.add(done[number])
-        step(count, len(plan.missing))
-    journal.close()
-    wanted = {form.path(number) for number in range(len(rows))}
-    for stray in owned_files(out, form.owned):
-        if stray not in wanted:
-            (out / stray).unlink()
-    return [done[number] for number in range(len(rows))]
+        yield number, replace(row, feature=replace(file, path=form.path(number)))
 
 
 def owned_files(out: Path, owned: "re.Pattern[str]") -> list[str]:

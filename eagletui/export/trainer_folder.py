@@ -203,11 +203,6 @@ class Journal:
         """Close the file; the next export may go on from it."""
         self._stream.close()
 
-    def remove(self) -> None:
-        """Remove it: the rows say everything."""
-        self._stream.close()
-        self._path.unlink()
-
 
 def _decoded(path: Path, content: bytes, kind: type[DecodedT]) -> DecodedT:
     try:

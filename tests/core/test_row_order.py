@@ -1,0 +1,63 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eagletui.core.errors import InputError
+from eagletui.core.row_order import PlacedRow, joins_validation, place_rows
+
+KEYS = st.lists(st.text("abcdef0123456789", min_size=1, max_size=6), unique=True, min_size=1, max_size=60)
+
+
+def _keys(rows: tuple[PlacedRow, ...], part: str) -> list[str]:
+    return [row.sample_key for row in rows if row.part == part]
+
+
+@given(KEYS, st.integers(1, 59), st.sampled_from([0.0, 10.0, 50.0]))
+def test_samples_added_later_move_no_sample_across_the_split_and_none_past_another(
+    keys: list[str], cut: int, percent: float
+) -> None:
+    first = place_rows((), keys[:cut], percent)
+    second = place_rows(first, keys, percent)
+    for part in ("train", "validation"):
+        before, after = _keys(first, part), _keys(second, part)
+        assert after[: len(before)] == before
+    assert sorted(row.sample_key for row in second) == sorted(keys)
+    assert [row.part for row in second] == sorted(row.part for row in second)
+    assert {row.since for row in second if row.sample_key in keys[:cut]} == {1}
+
+
+@given(KEYS)
+def test_the_order_in_which_the_ledger_answers_does_not_decide_about_the_split(keys: list[str]) -> None:
+    one = {row.sample_key: row.part for row in place_rows((), keys, 25.0)}
+    other = {row.sample_key: row.part for row in place_rows((), [*reversed(keys)], 25.0)}
+    differing = [key for key in keys if one[key] != other[key]]
+    assert len(differing) <= 2, "only the one row that fills an empty part may differ"
+
+
+def test_nothing_new_changes_nothing() -> None:
+    first = place_rows((), ["a", "b", "c"], 10.0)
+    assert place_rows(first, ["c", "a", "b"], 10.0) == first
+
+
+def test_answers_and_turns_of_one_prompt_lie_on_the_same_side() -> None:
+    keys = [f"p{number}" for number in range(200)]
+    for key in keys:
+        sides = {joins_validation(f"{key}{suffix}", 30.0) for suffix in ("", ".a0", ".a1", ".t2", ".a3.t4")}
+        assert len(sides) == 1
+    share = sum(joins_validation(key, 30.0) for key in keys) / len(keys)
+    assert 0.2 < share < 0.4
+
+
+def test_a_small_set_has_a_row_on_both_sides_and_keeps_it() -> None:
+    keys = [key for key in (f"p{number}" for number in range(100)) if not joins_validation(key, 10.0)][:4]
+    first = place_rows((), keys[:3], 10.0)
+    assert [row.part for row in first] == ["train", "train", "validation"]
+    second = place_rows(first, keys, 10.0)
+    assert [row.sample_key for row in second] == [keys[0], keys[1], keys[3], keys[2]]
+    assert [row.part for row in place_rows((), keys[:1], 10.0)] == ["train"]
+
+
+def test_a_sample_that_left_the_set_is_named_and_nothing_is_renumbered() -> None:
+    first = place_rows((), ["a", "b", "c"], 0.0)
+    with pytest.raises(InputError, match="1 of the 3 samples exported before, b among them"):
+        place_rows(first, ["a", "c"], 0.0)

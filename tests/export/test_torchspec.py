@@ -1,0 +1,99 @@
+import hashlib
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from eagletui.cli.app import main
+from eagletui.runs import RunFolder
+from tests.export.exported_run import command
+from tests.extract.small_run import answer_samples, create_run
+
+CONFIG = ("--model", "moonshotai/kimi-k2.5", "--max-length", "4096", "--chat-template", "kimi-k25")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    run = create_run(tmp_path / "run", None)
+    answer_samples(run, [((1, 2), (3, 4, 5)), ((6,), (7,))])
+    return run
+
+
+def _export(folder: RunFolder, out: Path) -> Any:
+    return command("export", str(folder.path), "--to", "torchspec", "--out", str(out), *CONFIG, "--json")
+
+
+def test_the_cache_lies_where_torchspec_looks_and_holds_what_it_keeps_after_tokenizing(
+    folder: RunFolder, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    printed = _export(folder, out)
+    data = out / "train.jsonl"
+    status = os.stat(data)
+    text = (
+        f"train.jsonl-{data}-{status.st_size}-{status.st_mtime}-moonshotai/kimi-k2.5-4096-kimi-k25"
+        "-ltlo=False-defer=False-decode=False-mimg=None-tpi=3000"
+    )
+    key = hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
+    assert (printed["key"], printed["made_for"]) == (key, "09aa71b1")
+    samples = torch.load(out / "cache" / "tokenized_dataset" / f"{key}.pt", weights_only=True)
+    assert [sample["data_id"] for sample in samples] == ["s0", "s1"]
+    first = samples[0]
+    assert (first["input_ids"].dtype, first["input_ids"].tolist()) == (torch.int64, [1, 2, 3, 4, 5])
+    assert (first["packed_loss_mask"], first["metadata"], first["multimodal_inputs"]) == ("2,3", {}, None)
+    assert isinstance(first["formatted_prompt"], str)
+
+
+def test_the_written_config_is_the_one_the_key_was_made_for(folder: RunFolder, tmp_path: Path) -> None:
+    printed = _export(folder, tmp_path / "out")
+    config = json.loads((tmp_path / "out" / "torchspec.yaml").read_text())
+    assert config["dataset"]["train_data_path"] == printed["file"]
+    assert config["training"] == {"max_seq_length": 4096, "train_with_decode": False}
+    assert config["cache_dir"] == str(tmp_path / "out" / "cache")
+    assert str(tmp_path / "out" / "torchspec.yaml") in printed["command"]
+    assert printed["loaders"][0]["changed"] == 0
+
+
+def test_a_key_that_is_not_met_finds_no_conversation_to_tokenize(folder: RunFolder, tmp_path: Path) -> None:
+    printed = _export(folder, tmp_path / "out")
+    for line in Path(printed["file"]).read_text().splitlines():
+        assert not {"conversations", "messages", "text", "prompt"} & set(json.loads(line))
+
+
+def test_another_export_leaves_one_entry(folder: RunFolder, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    _export(folder, out)
+    answer_samples(folder, [((8,), (9, 10))], first=2)
+    printed = _export(folder, out)
+    assert [file.stem for file in (out / "cache" / "tokenized_dataset").iterdir()] == [printed["key"]]
+    assert printed["samples"] == 3
+
+
+@pytest.mark.parametrize("left_out", ["--model", "--max-length", "--chat-template"])
+def test_a_config_that_is_not_given_is_an_error_that_names_the_version(
+    folder: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str], left_out: str
+) -> None:
+    place = CONFIG.index(left_out)
+    given = CONFIG[:place] + CONFIG[place + 2 :]
+    with pytest.raises(SystemExit) as end:
+        main(["export", str(folder.path), "--to", "torchspec", "--out", str(tmp_path / "out"), *given])
+    assert end.value.code == 2
+    said = capsys.readouterr().err
+    assert f"cache key: {left_out} (" in said
+    assert "made for TorchSpec at 09aa71b1" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_parquet_without_its_package_is_an_error_that_names_the_command(
+    folder: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(SystemExit) as end:
+        main(["export", str(folder.path), "--to", "parquet", "--out", str(tmp_path / "out")])
+    assert end.value.code == 2
+    assert "pip install 'eagletui[data]'" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
