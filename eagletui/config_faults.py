@@ -4,9 +4,16 @@ import difflib
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Final, get_args
 
 from pydantic import BaseModel
+
+_PATTERNS: Final[dict[str, str]] = {
+    "name": "letters, digits, dots, dashes and underscores, a letter or a digit first",
+    "base_url": "an address that starts with http:// or https://",
+    "server": "an address that starts with http:// or https://",
+}
+"""What the keys with a pattern want, in words."""
 
 
 def _known_keys(model: type[BaseModel], loc: tuple[str | int, ...]) -> list[str]:
@@ -38,9 +45,13 @@ def describe_fault(model: type[BaseModel], path: Path, text: str, fault: Mapping
         near = difflib.get_close_matches(str(loc[-1]), known, n=1, cutoff=0.4)
         hint = f"the nearest valid key is {near[0]}" if near else f"valid keys: {', '.join(known)}"
         return f"{where}: {shown}: found an unknown key; {hint}"
+    if kind == "missing" and len(loc) == 1:
+        return f"{where}: found no [{loc[0]}] section, expected one; there are examples in configs/"
     if kind == "missing":
         return f"{where}: {shown}: found nothing, expected a value; this key has no default"
     expected = str(fault["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
+    if kind == "string_pattern_mismatch":
+        expected = _PATTERNS.get(str(loc[-1]), expected)
     if kind == "value_error" and isinstance(found, dict | BaseModel):
         return f"{where}: {shown}: expected {expected}"
     return f"{where}: {shown}: found {_short(found)}, expected {expected}"

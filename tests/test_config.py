@@ -130,6 +130,27 @@ def test_every_fault_of_a_file_is_reported_at_once(tmp_path: Path) -> None:
     assert len(str(caught.value).splitlines()) == 2
 
 
+def test_an_absent_section_is_named_as_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"found no \[model\] section, expected one"):
+        _load(tmp_path, WHOLE.replace("[model]", "[models]", 1))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('name = "b3-magicoder"', 'name = "b3/magicoder"', "expected letters, digits, dots, dashes and underscores"),
+        (
+            'kind = "openrouter"',
+            'kind = "vllm"\nbase_url = "localhost:8000/v1"',
+            "expected an address that starts with",
+        ),
+    ],
+)
+def test_a_pattern_is_told_in_words(tmp_path: Path, old: str, new: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        _load(tmp_path, WHOLE.replace(old, new))
+
+
 def test_an_absent_or_binary_file_is_a_config_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
         load_config(tmp_path / "absent.toml")

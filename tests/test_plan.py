@@ -120,3 +120,42 @@ def test_a_disk_that_is_too_small_is_refused(make_config: MakeConfig, tmp_path: 
 @pytest.mark.parametrize("name", ["absent.toml", "nothing"])
 def test_a_config_that_is_not_there_exits_2(eagletui: Command, runs: Path, name: str) -> None:
     assert eagletui("plan", name).code == 2
+
+
+def test_without_a_key_tokens_are_counted_all_the_same_and_the_key_is_what_is_missing(
+    eagletui: Command, make_config: MakeConfig, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
+    config = make_config()
+    text = config.read_text().replace('kind = "embedded"\nbackend = "replay"', 'kind = "openrouter"')
+    text = text.replace("[sampling]", 'api_key_env = "NO_SUCH_KEY"\n\n[sampling]')
+    config.write_text(text.replace("[model]", f'[model]\ntokenizer = "{tokenizer_dir()}"'))
+    ended = eagletui("plan", str(config), "--json")
+    assert ended.code == 2
+    assert ended.json["by_dataset"]["prompts"]["samples"] == 4
+    assert ended.json["prompt_tokens"] > 0
+    (refusal,) = ended.json["refusals"]
+    assert "environment variable NO_SUCH_KEY is not set" in refusal
+    assert "money    unknown" in eagletui("plan", str(config)).out
+
+
+def test_what_is_wrong_on_this_machine_is_told_before_the_missing_key(
+    eagletui: Command, make_config: MakeConfig, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
+    config = make_config()
+    text = config.read_text().replace('kind = "embedded"\nbackend = "replay"', 'kind = "openrouter"')
+    text = text.replace("[sampling]", 'api_key_env = "NO_SUCH_KEY"\n\n[sampling]')
+    config.write_text(text.replace("[model]", '[model]\ntokenizer = "nowhere"'))
+    for command in (("plan", str(config)), ("run", str(config), "--headless")):
+        ended = eagletui(*command)
+        assert ended.code == 2
+        assert "nowhere: found nothing, expected a folder" in ended.err
+        assert "NO_SUCH_KEY" not in ended.err
+
+
+def test_prompts_given_for_a_config_are_told_apart(eagletui: Command, make_config: MakeConfig, runs: Path) -> None:
+    prompts = make_config().parent / "prompts.jsonl"
+    ended = eagletui("plan", str(prompts))
+    assert ended.code == 2
+    assert 'expected a TOML config; it names the prompts: [prompts] path = "prompts.jsonl"' in ended.err

@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
+from eagletui.cli.standing import standing
 from eagletui.core.errors import EagleError, InputError
+from eagletui.ledger.reader import LedgerReader
 from eagletui.runs import RunFolder, find, is_alive
 
 ReadOnly = Annotated[bool, typer.Option("--read-only", help="Look, and refuse everything that changes a run.")]
@@ -94,11 +96,15 @@ def farewell(folder: RunFolder) -> str:
     """Say that the run goes on, or how it ended, and how to come back."""
     try:
         engine = is_alive(folder, "engine")
+        if engine is not None:
+            return f"run {folder.name} continues (pid {engine.pid}). eagletui attach {folder.name}"
+        with LedgerReader(folder.ledger_path) as reader:
+            run = reader.run()
     except EagleError as error:
         return f"run {folder.name}: {error}"
-    if engine is not None:
-        return f"run {folder.name} continues (pid {engine.pid}). eagletui attach {folder.name}"
-    return f"run {folder.name} has no engine now. eagletui attach {folder.name}"
+    state = standing(run.state, run.pause_reason, has_engine=False)
+    command = "attach" if run.state == "done" else "run"
+    return f"run {folder.name} is {state}. eagletui {command} {folder.name}"
 
 
 def _say(line: str) -> None:

@@ -46,4 +46,6 @@ def audit(
         rows = [("ok" if check.ok else check.level.upper(), check.name, check.detail) for check in checks]
         print_table(("", "check", "what was found"), rows)
         print(f"\n{'The audit holds.' if ok else 'The audit fails: do not spend money with this format.'}")
+        if fmt is None:
+            print("Only the tokenizer was checked: give --format, as `eagletui formats` lists them.")
     return 0 if ok else 1

@@ -40,6 +40,11 @@ def read_config(given: str) -> RunConfig:
         InputError: there is neither a file nor a run of that name.
     """
     path = Path(given).expanduser()
+    if path.suffix in (".jsonl", ".json"):
+        raise InputError(
+            f"{given}: found a name of prompts, expected a TOML config; it names the prompts: [prompts] path = "
+            f'"{path.name}". There are examples in configs/.'
+        )
     if not path.is_file():
         if path.suffix == ".toml":
             raise InputError(f"{given}: no such file; expected a TOML config (there are examples in configs/).")
@@ -100,8 +105,12 @@ def create_run(config: RunConfig) -> tuple[RunFolder, Census]:
     return final, counted
 
 
-def check_config(config: RunConfig) -> "Tokenizer":
+def check_config(config: RunConfig, *, key: bool = True) -> "Tokenizer":
     """Refuse what can be known to be wrong before a run is made, and return the tokenizer.
+
+    Args:
+        config: what the run is to be.
+        key: read the provider's key too, last of all.
 
     Raises:
         EagleError: the key cannot be read, extraction has no model, or the audit of tokenizer and format fails.
@@ -109,7 +118,6 @@ def check_config(config: RunConfig) -> "Tokenizer":
     from eagletui.tokens.audit import audit
     from eagletui.tokens.load import load_tokenizer
 
-    config.secret()
     if config.extract.when != "off" and config.model.weights is None:
         raise ConfigError(f'[extract] when = "{config.extract.when}" needs [model] weights: a folder or a .gguf file.')
     tokenizer = load_tokenizer(config.model.tokenizer)
@@ -122,6 +130,8 @@ def check_config(config: RunConfig) -> "Tokenizer":
             f"[model] format {fmt.name} does not fit the tokenizer {config.model.tokenizer}: {'; '.join(failed[:3])}. "
             f"Check with: eagletui audit --tokenizer {config.model.tokenizer} --format {fmt.name}"
         )
+    if key:
+        config.secret()
     return tokenizer
 
 

@@ -1,18 +1,19 @@
 """`eagletui ctl`: orders to a run. They are rows in the ledger; the engine applies them within a quarter second."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final, NamedTuple, get_args
 
 import typer
 
-from eagletui.cli.output import counted, print_json
+from eagletui.cli.output import counted, limit_text, print_json
 from eagletui.core.errors import InputError, LockedError, RunError
-from eagletui.core.money import format_usd, usd_to_pico
+from eagletui.core.lifecycle import FINISHED_RUNS
+from eagletui.core.money import usd_to_pico
 from eagletui.core.text import clean_line
 from eagletui.ledger import commands
 from eagletui.ledger.locks import RoleLock
+from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import Verb
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.prompts.fields import one_of
@@ -106,9 +107,7 @@ def order(folder: RunFolder, verb: Verb, args: Mapping[str, Any]) -> Applied:
         except LockedError:
             pass  # an engine has started in between and takes the order
     if is_alive(folder, "engine") is None:
-        raise UnappliedError(
-            f"No engine of run {folder.name} is alive to {verb}. Start it with: eagletui run {folder.config_path}"
-        )
+        raise UnappliedError(_nobody(folder, verb))
     number = commands.issue(folder.ledger_path, verb, args)
     row = commands.wait_applied(folder.ledger_path, number, APPLY_TIMEOUT_S)
     if row is None:
@@ -117,6 +116,17 @@ def order(folder: RunFolder, verb: Verb, args: Mapping[str, Any]) -> Applied:
             "it will when it answers again."
         )
     return Applied(bool(row.changed), row.result or "")
+
+
+def _nobody(folder: RunFolder, verb: Verb) -> str:
+    """Say why an order has nobody to carry it out, and what would do what was meant."""
+    with LedgerReader(folder.ledger_path) as reader:
+        state = reader.run().state
+    if state == "done" or (state in FINISHED_RUNS and verb != "resume"):
+        return f"Run {folder.name} is {state}: there is nothing to {verb}."
+    if state in FINISHED_RUNS:
+        return f"Run {folder.name} is {state}. Go on with: eagletui run {folder.name}"
+    return f"No engine of run {folder.name} is alive to {verb}. Start it with: eagletui run {folder.name}"
 
 
 class UnappliedError(RunError):
@@ -130,18 +140,18 @@ def _apply_here(folder: RunFolder, verb: Verb, args: Mapping[str, Any]) -> Appli
     with LedgerWriter(folder.ledger_path) as writer:
         applied = _WITHOUT_ENGINE[verb](writer, args)
         writer.apply_command(number, applied.changed, applied.result)
-        writer.event("info", "ctl", "command", f"{verb} {json.dumps(dict(args))}: {applied.result}")
+        writer.event("info", "ctl", "command", f"{verb}: {applied.result}")
     return applied
 
 
 def _cap(writer: LedgerWriter, args: Mapping[str, Any]) -> Applied:
     changed = writer.set_cap(usd_to_pico(args["usd"]))
-    return Applied(changed, f"The cap is {format_usd(usd_to_pico(args['usd']), 2)}.{_resume_hint(writer)}")
+    return Applied(changed, f"The cap is {limit_text(usd_to_pico(args['usd']))}.{_resume_hint(writer)}")
 
 
 def _stop_at(writer: LedgerWriter, args: Mapping[str, Any]) -> Applied:
     changed = writer.set_stop_at(usd_to_pico(args["usd"]))
-    return Applied(changed, f"The run stops asking at {format_usd(usd_to_pico(args['usd']), 2)}.{_resume_hint(writer)}")
+    return Applied(changed, f"The run stops asking at {limit_text(usd_to_pico(args['usd']))}.{_resume_hint(writer)}")
 
 
 def _in_flight(writer: LedgerWriter, args: Mapping[str, Any]) -> Applied:
@@ -164,6 +174,10 @@ _WITHOUT_ENGINE: Final[dict[Verb, Callable[[LedgerWriter, Mapping[str, Any]], Ap
 
 
 def _resume_hint(writer: LedgerWriter) -> str:
+    with LedgerReader(writer.path) as reader:
+        snapshot = reader.snapshot()
+    if snapshot.run.state == "done" and not snapshot.states["queued"]:
+        return " The run is done: nothing is left to ask."
     return f" No engine is running; eagletui run {writer.path.parent.name} goes on."
 
 

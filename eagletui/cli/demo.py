@@ -54,8 +54,8 @@ def run_demo(config: RunConfig, *, screens: bool, ascii_: bool = False, mouse: b
         mouse: let the app take the mouse.
     """
     folder = prepare(config, existing(config.run.name))
-    start_workers(folder, config, exit_when_paused=not screens)
-    code = open_screens(folder, ascii_=ascii_, mouse=mouse) if screens else follow(folder, config)
+    joined = start_workers(folder, config, exit_when_paused=not screens)
+    code = open_screens(folder, ascii_=ascii_, mouse=mouse) if screens else follow(folder, config, joined=joined)
     if code >= SIGNALLED:
         return code
     with LedgerReader(folder.ledger_path) as reader:
@@ -95,7 +95,7 @@ def print_summary(folder: RunFolder, reader: LedgerReader) -> None:
         ("exact", exact_text(snapshot)),
         ("resegmented", f"{counted(snapshot.resegmented, 'sample')} whose ids are not what re-encoding the text gives"),
         ("drift", drift_text(snapshot)),
-        ("dollars", dollars_text(snapshot)),
+        ("dollars", f"{dollars_text(snapshot)} (of the demo's own provider: nobody is charged)"),
         ("books", _books_text(folder, snapshot.spend.books.settled_pico)),
         (
             "features",
@@ -103,7 +103,8 @@ def print_summary(folder: RunFolder, reader: LedgerReader) -> None:
             f" in {short_path(folder.features_dir)}",
         ),
         ("training data", short_path(folder.exports_dir / "jsonl" / DATA_FILE)),
-        ("run folder", f"{short_path(folder.path)}    look: eagletui attach {folder.name}"),
+        ("run folder", short_path(folder.path)),
+        ("look", f"eagletui attach {folder.name}    list: eagletui inspect {folder.name}"),
     ]
     if (mismatch := _mismatch(folder, reader)) is not None:
         pairs.insert(3, ("for example", mismatch))

@@ -10,7 +10,8 @@ from types import FrameType
 from typing import Final
 
 from eagletui.cli.output import counted, say
-from eagletui.cli.status import named
+from eagletui.cli.standing import way_out
+from eagletui.cli.status import evidence_text
 from eagletui.config import RunConfig
 from eagletui.core.errors import RunError
 from eagletui.core.lifecycle import FINISHED_RUNS, WorkerRole
@@ -34,18 +35,21 @@ class Interrupts:
     count: int = 0
 
 
-def follow(folder: RunFolder, config: RunConfig) -> int:
+def follow(folder: RunFolder, config: RunConfig, *, joined: bool = False) -> int:
     """Print progress until the run's workers have ended, and return the exit code.
 
     Args:
         folder: the run; its workers have been started.
         config: its config.
+        joined: somebody else started the engine: an interrupt leaves it at work, and so does a pause.
 
     Raises:
         RunError: the engine died in the middle of a run.
     """
     with _interruptible() as interrupts, LedgerReader(folder.ledger_path) as reader:
         progress = Progress(reader)
+        if joined and (left := _look_on(folder, interrupts, progress)) is not None:
+            return left
         _wait(folder, "engine", interrupts, progress)
         snapshot = progress.show(always=True)
         if not interrupts.count and snapshot.run.state in FINISHED_RUNS:
@@ -56,6 +60,20 @@ def follow(folder: RunFolder, config: RunConfig) -> int:
         say(f"The run can go on: eagletui run {folder.name}")
         return INTERRUPTED
     return outcome(folder, config, snapshot)
+
+
+def _look_on(folder: RunFolder, interrupts: Interrupts, progress: "Progress") -> int | None:
+    """Watch an engine that is not ours; return the exit code if we leave before it ends."""
+    while is_locked(folder.lock_path("engine")):
+        snapshot = progress.show()
+        if interrupts.count:
+            say(f"Run {folder.name} goes on without this command. Stop it with: eagletui ctl {folder.name} stop")
+            return INTERRUPTED
+        if snapshot.run.state == "paused" and not snapshot.in_flight:
+            say(f"Paused ({snapshot.run.pause_reason}); its engine waits. Look: eagletui attach {folder.name}")
+            return PAUSED
+        time.sleep(POLL_S)
+    return None
 
 
 def has_work(config: RunConfig, snapshot: Snapshot) -> bool:
@@ -124,8 +142,8 @@ def progress_line(snapshot: Snapshot) -> str:
         *([f"{failed:,} failed"] if failed else []),
         f"{format_usd(books.settled_pico)} settled",
         f"{format_usd(books.open_pico)} held",
-        named(snapshot.evidence),
-        *([f"{snapshot.extracted:,} extracted"] if snapshot.extract.samples or snapshot.extract.pending else []),
+        evidence_text(snapshot.evidence),
+        *([f"{snapshot.extracted:,} extracted"] if any(w.role == "extractor" for w in snapshot.workers) else []),
     ]
     return " | ".join(part for part in parts if part)
 
@@ -155,7 +173,7 @@ def outcome(folder: RunFolder, config: RunConfig, snapshot: Snapshot) -> int:
     """
     run = snapshot.run
     if run.state == "paused":
-        say(f"Paused ({run.pause_reason}). Go on with: eagletui run {folder.name}")
+        say(f"Paused ({run.pause_reason}). Go on with: {way_out(folder.name, run.pause_reason)}")
         return PAUSED
     if run.state not in FINISHED_RUNS:
         raise EngineDiedError(
@@ -171,6 +189,11 @@ def outcome(folder: RunFolder, config: RunConfig, snapshot: Snapshot) -> int:
         )
         return FAILED
     failed = snapshot.states["failed"] + snapshot.states["refused"]
+    if failed:
+        say(
+            f"{counted(failed, 'sample')} without an answer: eagletui inspect {folder.name} lists them, "
+            f"eagletui ctl {folder.name} retry queues them again."
+        )
     return FAILED if failed else DONE
 
 

@@ -2,12 +2,15 @@
 
 import json
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Annotated, Any
 
 import typer
 
 from eagletui.cli.output import counted, print_json, print_pairs
+from eagletui.cli.worth_a_look import print_worth_a_look
 from eagletui.core.errors import InputError, RunError
+from eagletui.core.fidelity import PROVED
 from eagletui.core.money import format_usd, pico_to_usd_string, usd_to_pico
 from eagletui.core.text import clean_block, clean_line, visible
 from eagletui.core.vocabulary import Vocabulary, unpack_vocabulary
@@ -24,16 +27,25 @@ NEAR_KEYS = 5
 
 def inspect(
     run: Annotated[str, typer.Argument(help="A run's name, folder or ledger.", metavar="RUN")],
-    sample: Annotated[str, typer.Argument(help="The sample's key, as the samples screen shows it.", metavar="SAMPLE")],
+    sample: Annotated[
+        str | None,
+        typer.Argument(help="The sample's key; left out: the samples worth a look, and why.", metavar="[SAMPLE]"),
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:
-    """Show one sample: its reply, raw text, ids, spans, and the tail of its ids alone and in context."""
+    """Show one sample: its raw text, spans, ids, the tail of its ids alone and in context, and the reply.
+
+    Without a sample: list those that failed, drift, conflict with the bill, or whose ids re-encoding would not give.
+    """
     folder = find(run)
     with LedgerReader(folder.ledger_path) as reader:
+        if sample is None:
+            return print_worth_a_look(folder, reader, json_=json_)
         detail = reader.sample(sample)
         if detail is None:
             near = reader.keys_like(sample, NEAR_KEYS)
-            hint = f" Keys that contain it: {', '.join(near)}." if near else ""
+            keys = f"Keys that contain it: {', '.join(near)}."
+            hint = f" {keys}" if near else f" List some with: eagletui inspect {folder.name}"
             raise InputError(f"Run {folder.name} has no sample with the key {clean_line(sample, 80)}.{hint}")
         format_name = reader.run().format
     described = describe(detail, read_vocabulary(folder), format_name)
@@ -180,18 +192,26 @@ def _print(sample: dict[str, Any]) -> None:
     )
     for message in sample["prompt"]["messages"]:
         _print_block(f"prompt: {message['role']}", message["content"] or "")
-    if sample["reply"] is not None:
-        _print_block(f"reply ({sample['reply']['encoding']})", sample["reply"]["body"], SHOWN_REPLY_CHARACTERS)
     if sample["raw"] is not None:
         _print_block("raw text", sample["raw"])
-    if sample["output_ids"] is not None:
-        _print_block(f"ids ({len(sample['output_ids'])})", " ".join(map(str, sample["output_ids"])))
+    first = "proved" if sample["evidence"] in PROVED else "inferred"
     for span in sample["spans"]:
         print(f"\nspan {span['kind']} at byte {span['offset']}, {counted(span['length'], 'byte')}")
-        print(f"  proved     {_lane(span['a'], span['a_ids'])}")
+        print(f"  {first:<9}  {_lane(span['a'], span['a_ids'])}")
         print(f"  canonical  {_lane(span['b'], span['b_ids'])}")
+    if sample["output_ids"] is not None:
+        _print_block(f"ids ({len(sample['output_ids'])})", " ".join(map(str, sample["output_ids"])))
     if sample["tail"] is not None:
         _print_tail(sample["tail"])
+    if sample["reply"] is not None:
+        body = folded(sample["reply"]["body"])
+        _print_block(f"reply ({sample['reply']['encoding']})", body, SHOWN_REPLY_CHARACTERS)
+
+
+def folded(text: str) -> str:
+    """Leave empty lines out and write a line that repeats once, with how often: a stream's keep-alive comments."""
+    lines = [(line, len(list(same))) for line, same in groupby(filter(None, text.splitlines()))]
+    return "\n".join(line if times == 1 else f"{line}  ({times} times)" for line, times in lines)
 
 
 def _print_tail(tail: dict[str, Any]) -> None:

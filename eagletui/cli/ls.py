@@ -4,9 +4,10 @@ from typing import Annotated, Any
 
 import typer
 
-from eagletui.cli.output import print_json, print_table
+from eagletui.cli.output import limit_text, print_json, print_table
+from eagletui.cli.standing import has_engine, standing
 from eagletui.core.errors import LedgerError
-from eagletui.core.money import format_usd, pico_to_usd_string
+from eagletui.core.money import format_usd, pico_to_usd_string, usd_to_pico
 from eagletui.ledger.reader import LedgerReader
 from eagletui.runs import RunFolder, list_runs, runs_root
 
@@ -55,26 +56,19 @@ def _row(folder: RunFolder) -> dict[str, Any]:
         "answered": snapshot.answered,
         "settled_usd": pico_to_usd_string(books.settled_pico),
         "stop_at_usd": pico_to_usd_string(books.stop_at_pico),
-        "engine_alive": any(worker.role == "engine" and worker.alive for worker in snapshot.workers),
+        "engine_alive": has_engine(snapshot),
     }
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
     if row["error"] is not None:
         return [row["run"], f"unreadable: {row['error']}", "-", "-", "-", "-", "-"]
-    state = row["state"] if row["pause_reason"] is None else f"{row['state']} ({row['pause_reason']})"
     return [
         row["run"],
-        state,
+        standing(row["state"], row["pause_reason"], has_engine=row["engine_alive"]),
         f"{row['samples']:,}",
         f"{row['answered']:,}",
-        _dollars(row["settled_usd"]),
-        _dollars(row["stop_at_usd"]),
+        format_usd(usd_to_pico(row["settled_usd"])),
+        limit_text(usd_to_pico(row["stop_at_usd"])),
         "alive" if row["engine_alive"] else "-",
     ]
-
-
-def _dollars(usd: str) -> str:
-    from eagletui.core.money import usd_to_pico
-
-    return format_usd(usd_to_pico(usd))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from eagletui.cli.create import check_config, read_config
-from eagletui.cli.output import bytes_text, counted, print_json, print_pairs, print_table
+from eagletui.cli.output import bytes_text, counted, limit_text, print_json, print_pairs, print_table
 from eagletui.cli.run import with_options
 from eagletui.config import RunConfig
 from eagletui.core.errors import ConfigError, EagleError
@@ -118,8 +118,15 @@ def plan_object(plan: "Plan") -> dict[str, Any]:
 def _make(config: RunConfig) -> "Plan":
     from eagletui.plan import make_plan
 
-    check_config(config)
-    return make_plan(config, _endpoints(config), runs_root())
+    check_config(config, key=False)
+    missing_key: list[str] = []
+    try:
+        config.secret()
+    except ConfigError as error:  # prompts and tokens can be counted all the same; only the prices are missing
+        missing_key.append(str(error))
+    made = make_plan(config, [] if missing_key else _endpoints(config), runs_root())
+    made.refusals += missing_key
+    return made
 
 
 def _endpoints(config: RunConfig) -> "list[Endpoint]":
@@ -175,6 +182,30 @@ def _print(plan: "Plan") -> None:
         right=(1, 2, 3),
     )
     print()
+    if plan.endpoints:
+        _print_endpoints(plan)
+        print()
+    features = "unknown" if plan.features_bytes is None else bytes_text(plan.features_bytes)
+    print_pairs(
+        [
+            ("samples", f"{plan.census.samples:,} from {counted(plan.census.prompts, 'prompt')}"),
+            *(_money(plan) if plan.endpoints else [("money", "unknown: no endpoint told its price")]),
+            (
+                "disk",
+                f"ledger about {bytes_text(plan.ledger_bytes)}, features at most {features}; "
+                f"{bytes_text(plan.free_bytes)} free",
+            ),
+        ]
+    )
+    for note in plan.notes:
+        print(f"note: {note}")
+    for refusal in plan.refusals:
+        print(f"refused: {refusal}")
+    if not plan.refusals:
+        print("\nnothing is in the way")
+
+
+def _print_endpoints(plan: "Plan") -> None:
     print_table(
         ("endpoint", "USD per million in", "out", "proof it can give"),
         [
@@ -188,27 +219,16 @@ def _print(plan: "Plan") -> None:
         ],
         right=(1, 2),
     )
-    print()
-    features = "unknown" if plan.features_bytes is None else bytes_text(plan.features_bytes)
+
+
+def _money(plan: "Plan") -> list[tuple[str, str]]:
     near = plan.in_flight_near_stop_at
-    print_pairs(
-        [
-            ("samples", f"{plan.census.samples:,} from {counted(plan.census.prompts, 'prompt')}"),
-            ("money", f"at most {format_usd(plan.worst_case_pico)} if every answer were cut at max_tokens"),
-            ("stop-at", f"{format_usd(plan.stop_at_pico, 2)}: nothing more is asked once this much is settled"),
-            ("cap", f"{format_usd(plan.cap_pico, 2)}: never committed beyond; {_pace(plan, near)}"),
-            ("one request", f"at most {format_usd(plan.largest_hold_pico, 6)}"),
-            (
-                "disk",
-                f"ledger about {bytes_text(plan.ledger_bytes)}, features at most {features}; "
-                f"{bytes_text(plan.free_bytes)} free",
-            ),
-        ]
-    )
-    for note in plan.notes:
-        print(f"note: {note}")
-    for refusal in plan.refusals:
-        print(f"refused: {refusal}")
+    return [
+        ("money", f"at most {format_usd(plan.worst_case_pico)} if every answer were cut at max_tokens"),
+        ("stop-at", f"{limit_text(plan.stop_at_pico)}: nothing more is asked once this much is settled"),
+        ("cap", f"{limit_text(plan.cap_pico)}: never committed beyond; {_pace(plan, near)}"),
+        ("one request", f"at most {format_usd(plan.largest_hold_pico, 6)}"),
+    ]
 
 
 def _pace(plan: "Plan", near: int | None) -> str:
@@ -216,10 +236,9 @@ def _pace(plan: "Plan", near: int | None) -> str:
         return "prices are 0, so it never binds"
     if plan.cap_pico >= plan.full_pace_cap_pico:
         return "enough for full pace"
-    return (
-        f"full pace up to stop-at needs {format_usd(plan.full_pace_cap_pico, 2)}, "
-        f"under this one {counted(near, 'request')} may be in flight near stop-at"
-    )
+    needed = format_usd(plan.full_pace_cap_pico, 2 if plan.full_pace_cap_pico >= PICO else 6)
+    requests = counted(near, "request")
+    return f"full pace up to stop-at needs {needed}, under this one {requests} may be in flight near stop-at"
 
 
 def _proof(endpoint: "Endpoint") -> str:

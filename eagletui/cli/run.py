@@ -7,10 +7,10 @@ import typer
 from eagletui.cli.attach import Ascii, NoMouse, show
 from eagletui.cli.create import create_run, existing, read_config, take_up
 from eagletui.cli.ctl import arguments, order
-from eagletui.cli.follow import end_helpers, follow, has_work, outcome
+from eagletui.cli.follow import DONE, end_helpers, follow, has_work, outcome
 from eagletui.cli.output import counted, on_terminal, say, short_path
 from eagletui.config import RUN_NAME, RunConfig
-from eagletui.core.errors import EagleError, InputError
+from eagletui.core.errors import EagleError, InputError, RunError
 from eagletui.core.lifecycle import FINISHED_RUNS
 from eagletui.core.text import clean_line
 from eagletui.ledger import commands
@@ -21,6 +21,7 @@ from eagletui.runs import RunFolder, is_alive, spawn, wait_ready
 
 PROVIDER_READY_S = 60.0
 ENGINE_READY_S = 60.0
+EXTRACTOR_READY_S = 60.0
 PROVIDER_GRACE_S = 60
 """The embedded provider ends so long after the last engine."""
 
@@ -51,13 +52,16 @@ def run(
     if not screens and not has_work(chosen, snapshot):
         say(f"Run {folder.name} is {snapshot.run.state}: nothing is left to do.")
         return outcome(folder, chosen, snapshot)
-    start_workers(folder, chosen, exit_when_paused=not screens and not detach)
+    joined = start_workers(folder, chosen, exit_when_paused=not screens and not detach)
     if detach:
         say(f"Run {folder.name} is under way. Look at it with: eagletui attach {folder.name}")
         return 0
     if screens:
         return open_screens(folder, ascii_=ascii_, mouse=not no_mouse)
-    return follow(folder, chosen)
+    code = follow(folder, chosen, joined=joined)
+    if code == DONE:
+        say(f"Look: eagletui attach {folder.name}    write data: eagletui export {folder.name} --to jsonl --out DIR")
+    return code
 
 
 def with_options(config: RunConfig, *, name: str | None = None, limit: int | None = None) -> RunConfig:
@@ -87,7 +91,6 @@ def prepare(
     Raises:
         EagleError: something the person gave is wrong; a new run is then not made.
     """
-    config.secret()
     limits: tuple[tuple[Verb, str | None], ...] = (("stop-at", stop_at), ("cap", cap))
     orders = [(verb, arguments(verb, [text])) for verb, text in limits if text is not None]
     if folder is None:
@@ -98,25 +101,42 @@ def prepare(
         for sentence in counted_prompts.sentences():
             say(sentence)
     else:
+        config.secret()
         for sentence in take_up(folder, config):
             say(sentence)
+        _say_how_far(folder)
     for verb, args in orders:
         say(order(folder, verb, args).result)
     return folder
 
 
-def start_workers(folder: RunFolder, config: RunConfig, *, exit_when_paused: bool) -> None:
+def _say_how_far(folder: RunFolder) -> None:
+    with LedgerReader(folder.ledger_path) as reader:
+        snapshot = reader.snapshot()
+    if snapshot.run.state not in FINISHED_RUNS:
+        of = counted(snapshot.samples, "sample")
+        say(f"Run {folder.name} exists and goes on: {snapshot.answered:,} of {of} answered.")
+
+
+def start_workers(folder: RunFolder, config: RunConfig, *, exit_when_paused: bool) -> bool:
     """Start what the run needs and does not have: the embedded provider, the engine, the extractor.
+
+    Returns:
+        True when an engine was at work already.
 
     Raises:
         RunError: a worker did not start; the message quotes its log, and nothing that was started here stays.
     """
+    engine = is_alive(folder, "engine")
+    if engine is not None:
+        say(f"Run {folder.name} is at work already (engine pid {engine.pid}); this command joins it.")
     try:
         _start(folder, config, exit_when_paused=exit_when_paused)
     except EagleError:
         if not is_alive(folder, "engine"):
             end_helpers(folder)
         raise
+    return engine is not None
 
 
 def _start(folder: RunFolder, config: RunConfig, *, exit_when_paused: bool) -> None:
@@ -134,7 +154,12 @@ def _start(folder: RunFolder, config: RunConfig, *, exit_when_paused: bool) -> N
         pid = spawn(folder, "engine", *(["--exit-when-paused"] if exit_when_paused else []))
         wait_ready(folder, "engine", ENGINE_READY_S, pid=pid)
     if config.extract.when != "off" and not is_alive(folder, "extractor"):
-        spawn(folder, "extractor")
+        # Whoever ends the workers must find it, so it has to hold its lock before this returns.
+        pid = spawn(folder, "extractor")
+        try:
+            wait_ready(folder, "extractor", EXTRACTOR_READY_S, pid=pid)
+        except RunError as error:
+            say(f"{error}\nThe run goes on without features; later: eagletui extract {folder.name} --model PATH")
 
 
 def open_screens(folder: RunFolder, *, ascii_: bool, mouse: bool) -> int:

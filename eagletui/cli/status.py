@@ -1,13 +1,15 @@
 """`eagletui status`: the figures of a run."""
 
 import time
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
-from eagletui.cli.output import bytes_text, counted, print_json, print_pairs
+from eagletui.cli.output import bytes_text, counted, limit_text, print_json, print_pairs
+from eagletui.cli.standing import standing_line
 from eagletui.core.errors import InputError
-from eagletui.core.fidelity import PROVED
+from eagletui.core.fidelity import EVIDENCE, PROVED
 from eagletui.core.lifecycle import FINISHED_RUNS
 from eagletui.core.money import format_usd, pico_to_usd_string
 from eagletui.core.text import clean_line
@@ -117,25 +119,21 @@ def status_object(snapshot: Snapshot) -> dict[str, Any]:
 
 def status_pairs(snapshot: Snapshot) -> list[tuple[str, str]]:
     """Return a snapshot as lines for people."""
-    run, tokens, extract = snapshot.run, snapshot.tokens, snapshot.extract
-    state = run.state if run.pause_reason is None else f"{run.state} ({run.pause_reason})"
-    if run.pause_detail:
-        state += f": {clean_line(run.pause_detail)}"
+    run, tokens = snapshot.run, snapshot.tokens
     pairs = [
         ("run", clean_line(run.name)),
-        ("state", state),
+        ("state", standing_line(snapshot)),
         ("samples", f"{snapshot.samples:,}: {named(snapshot.states)}"),
         ("exact", exact_text(snapshot)),
         ("usability", named(snapshot.usability) or "-"),
-        ("resegmented", counted(snapshot.resegmented, "sample")),
+        (
+            "other ids",
+            f"{counted(snapshot.resegmented, 'sample')} whose ids are not what re-encoding the text gives",
+        ),
         ("drift", drift_text(snapshot)),
         ("tokens", f"{tokens.prompt:,} prompt, {tokens.output:,} output"),
         ("dollars", dollars_text(snapshot)),
-        (
-            "features",
-            f"{counted(extract.samples, 'sample')}, {counted(extract.rows, 'row')},"
-            f" {bytes_text(extract.bytes)} in {counted(extract.shards, 'shard')}",
-        ),
+        ("features", _features_text(snapshot)),
     ]
     if snapshot.rate is not None and run.state not in FINISHED_RUNS:
         pairs.append(
@@ -148,17 +146,35 @@ def status_pairs(snapshot: Snapshot) -> list[tuple[str, str]]:
     return pairs
 
 
-def named(figures: "dict[str, int] | Any") -> str:
+def _features_text(snapshot: Snapshot) -> str:
+    extract = snapshot.extract
+    if not extract.shards and not any(worker.role == "extractor" for worker in snapshot.workers):
+        name = clean_line(snapshot.run.name)
+        return f"none; {counted(extract.pending, 'sample')} could have them: eagletui extract {name} --model PATH"
+    return (
+        f"{counted(extract.samples, 'sample')}, {counted(extract.rows, 'row')},"
+        f" {bytes_text(extract.bytes)} in {counted(extract.shards, 'shard')}"
+    )
+
+
+def named(figures: Mapping[str, int]) -> str:
     """Write counts by name, zeros left out: `22 tokenized, 2 failed`."""
     return ", ".join(f"{value:,} {name}" for name, value in figures.items() if value)
 
 
 def exact_text(snapshot: Snapshot) -> str:
-    """Say how many answers are proved, and by what."""
+    """Say how many answers are proved and by what, and what is known of the others."""
     answered = sum(snapshot.evidence.values())
     proved = sum(snapshot.evidence.get(kind, 0) for kind in PROVED)
     share = f" ({100 * proved / answered:.1f} %)" if answered else ""
-    return f"{proved:,} of {answered:,}{share}: {named(snapshot.evidence) or '-'}"
+    return f"{proved:,} of {answered:,}{share}: {evidence_text(snapshot.evidence) or '-'}"
+
+
+def evidence_text(evidence: Mapping[str, int]) -> str:
+    """Write samples by evidence, best first: `10 logprobs, 10 streamed; unproved: 3 counted, 1 conflict`."""
+    proofs = named({kind: evidence.get(kind, 0) for kind in PROVED})
+    others = named({kind: evidence.get(kind, 0) for kind in EVIDENCE if kind not in PROVED})
+    return "; ".join(filter(None, (proofs, others and f"unproved: {others}")))
 
 
 def drift_text(snapshot: Snapshot) -> str:
@@ -174,7 +190,7 @@ def dollars_text(snapshot: Snapshot) -> str:
     return (
         f"{format_usd(books.settled_pico, 6)} settled, {format_usd(books.held_pico, 6)} held, "
         f"{format_usd(books.unsettled_pico, 6)} unsettled, {format_usd(books.unattributed_pico, 6)} unattributed; "
-        f"stop-at {format_usd(books.stop_at_pico, 2)}, cap {format_usd(books.cap_pico, 2)}"
+        f"stop-at {limit_text(books.stop_at_pico)}, cap {limit_text(books.cap_pico)}"
     )
 
 

@@ -56,6 +56,24 @@ def test_what_only_an_engine_can_do_exits_1_and_leaves_no_order_behind(
         assert reader.commands_pending() == []
 
 
+@pytest.mark.parametrize("verb", ["pause", "resume", "stop"])
+def test_a_run_that_is_done_has_nothing_to_pause_resume_or_stop(
+    eagletui: Command, made_run: RunFolder, verb: str
+) -> None:
+    with LedgerWriter(made_run.ledger_path) as writer:
+        for state in ("running", "draining", "done"):
+            writer.set_run_state(state)
+    ended = eagletui("ctl", made_run.name, verb)
+    assert (ended.code, ended.err) == (1, f"eagletui: Run small is done: there is nothing to {verb}.\n")
+
+
+def test_a_stopped_run_is_resumed_by_running_it(eagletui: Command, made_run: RunFolder) -> None:
+    with LedgerWriter(made_run.ledger_path) as writer:
+        writer.set_run_state("stopped")
+    ended = eagletui("ctl", made_run.name, "resume")
+    assert (ended.code, ended.err) == (1, "eagletui: Run small is stopped. Go on with: eagletui run small\n")
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [

@@ -4,8 +4,9 @@ import json
 from decimal import Decimal
 from pathlib import Path
 
+from eagletui.cli.inspect import folded
 from eagletui.core.tokdiff import Span
-from eagletui.ledger.orders import Answered, Finished, TokensResult
+from eagletui.ledger.orders import Answered, Failed, Finished, TokensResult
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.runs import RunFolder
 from tests.cli.conftest import Command
@@ -101,8 +102,58 @@ def test_status_for_people_names_the_figures(eagletui: Command, made_run: RunFol
     _answer(made_run)
     ended = eagletui("status", made_run.name)
     assert ended.code == 0
-    assert "exact        1 of 1 (100.0 %): 1 streamed" in ended.out
+    assert "1 of 1 (100.0 %): 1 streamed" in ended.out
     assert "$0.000123 settled" in ended.out
+    assert "1 sample whose ids are not what re-encoding the text gives" in ended.out
+
+
+def test_a_run_without_its_engine_is_called_interrupted_and_not_running(eagletui: Command, made_run: RunFolder) -> None:
+    assert "not started. Go on with: eagletui run small" in eagletui("status", made_run.name).out
+    assert "small  not started" in eagletui("ls").out
+    _answer(made_run)
+    assert "interrupted: no engine is running. Go on with: eagletui run small" in eagletui("status", made_run.name).out
+    assert "small  interrupted" in eagletui("ls").out
+    assert eagletui("status", made_run.name, "--json").json["state"] == "running"
+
+
+def test_a_pause_without_an_engine_names_the_command_that_ends_it(eagletui: Command, made_run: RunFolder) -> None:
+    with LedgerWriter(made_run.ledger_path) as writer:
+        writer.set_run_state("running")
+        writer.set_run_state("paused", "cap", "The worst case of one more request would pass the cap.")
+    assert "paused (cap). Go on with: eagletui ctl small cap USD, then: eagletui run small" in (
+        eagletui("status", made_run.name).out
+    )
+    with LedgerWriter(made_run.ledger_path) as writer:
+        writer.set_run_state("paused", "breaker", "Nine of ten requests failed.")
+    assert "paused (breaker): Nine of ten requests failed. Go on with: eagletui run small" in (
+        eagletui("status", made_run.name).out
+    )
+
+
+def test_limits_below_a_cent_are_written_to_their_last_digit(eagletui: Command, made_run: RunFolder) -> None:
+    assert eagletui("ctl", made_run.name, "cap", "0.0015").out.startswith("The cap is $0.0015.")
+    assert "stop-at $1.00, cap $0.0015" in eagletui("status", made_run.name).out
+
+
+def test_inspect_without_a_sample_lists_what_is_worth_a_look_and_why(eagletui: Command, made_run: RunFolder) -> None:
+    assert "Nothing failed, drifts or differs." in eagletui("inspect", made_run.name).out
+    _answer(made_run)
+    with LedgerWriter(made_run.ledger_path) as writer:
+        writer.finish([Finished(send(writer, 2), Failed("void", "server_error", "It broke.\x1b[2J"))])
+    ended = eagletui("inspect", made_run.name)
+    assert ended.code == 0
+    assert "re-encoding its text gives other ids in 1 place" in ended.out
+    assert "server_error: It broke." in ended.out
+    assert "eagletui inspect small p0" in ended.out
+    assert "p3" not in ended.out
+    assert "\x1b" not in ended.out
+    rows = eagletui("inspect", made_run.name, "--json").json["samples"]
+    assert [(row["id"], row["state"], row["spans"]) for row in rows] == [("p0", "tokenized", 1), ("p1", "failed", None)]
+
+
+def test_inspect_writes_a_streams_keep_alives_once_with_their_number() -> None:
+    body = ": OPENROUTER PROCESSING\n\n" * 3 + 'data: {"a":1}\n\n'
+    assert folded(body) == ': OPENROUTER PROCESSING  (3 times)\ndata: {"a":1}'
 
 
 def test_status_of_an_unknown_run_exits_2_and_names_near_ones(eagletui: Command, made_run: RunFolder) -> None:

@@ -254,3 +254,41 @@ def test_a_second_run_of_the_same_name_joins_the_first(eagletui: Command, make_c
     assert status["samples"]["tokenized"] == 6
     assert engine is not None
     assert {worker["pid"] for worker in status["workers"] if worker["role"] == "engine"} == {engine.pid}
+
+
+def test_ctrl_c_of_a_command_that_joined_leaves_the_run_at_work(
+    eagletui: Command, make_config: MakeConfig, runs: Path
+) -> None:
+    config = make_config(prompts=40, max_in_flight=2, faults=SLOW)
+    assert eagletui("run", str(config), "--detach").code == 0
+    folder = RunFolder(runs / "small")
+    process = _headless(config)
+    assert process.stderr is not None
+    said = ""
+    while "answered |" not in said:
+        line = process.stderr.readline()
+        assert line, said
+        said += line
+    process.send_signal(signal.SIGINT)
+    _, rest = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 130
+    assert "is at work already" in said
+    assert "Stop it with: eagletui ctl small stop" in rest
+    assert is_alive(folder, "engine") is not None
+    assert _status(eagletui)["state"] == "running"
+
+
+def test_a_command_that_joined_ends_with_3_when_the_run_pauses(
+    eagletui: Command, make_config: MakeConfig, runs: Path
+) -> None:
+    config = make_config(prompts=40, max_in_flight=2, faults=SLOW)
+    assert eagletui("run", str(config), "--detach").code == 0
+    process = _headless(config)
+    assert process.stderr is not None
+    while "answered |" not in process.stderr.readline():
+        pass
+    assert eagletui("ctl", "small", "pause").code == 0
+    _, said = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 3, said
+    assert "Paused (user); its engine waits." in said
+    assert is_alive(RunFolder(runs / "small"), "engine") is not None

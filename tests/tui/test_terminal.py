@@ -110,7 +110,7 @@ def test_q_leaves_at_once_after_a_change_of_size(busy: Built) -> None:
         assert shown.wait() == 0
     assert LEAVE_ALTERNATE_SCREEN in shown.output
     assert b"\x1b[?1000h" not in shown.output, "the mouse was left to the terminal"
-    assert b"run b3-magicoder has no engine now. eagletui attach b3-magicoder" in shown.output
+    assert b"run b3-magicoder is interrupted. eagletui run b3-magicoder" in shown.output
 
 
 def test_the_terminal_going_away_ends_the_app_and_nothing_else(busy: Built) -> None:
