@@ -1,0 +1,344 @@
+"""The arbiter: which of the ways to cut an answer into tokens did the target model most likely sample.
+
+One forward pass over the prompt and the given ids tells the probability of every other piece at every boundary. Pieces
+that the sampling allows are followed until they meet the given cut again, and each such change is weighed with the
+tokens behind it. The best combinations of changes are scored whole, the best of those becomes the cut to change, and
+that repeats until nothing is better.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from heapq import nlargest
+from math import exp, inf
+from typing import Final, NamedTuple
+
+from eagletui.core.alternatives import Change, Lattice, differences, disjoint, replaced
+from eagletui.core.combinations import Combination, Lengths, Weighed, best_combinations, log_sum, log_total
+from eagletui.core.fidelity import HIDDEN_TAIL
+from eagletui.core.hidden_tail import UnfinishedPieces
+from eagletui.core.likelihood import Likelihood
+from eagletui.core.sampling import Sampling
+from eagletui.core.vocabulary import Vocabulary
+from eagletui.models.load import TargetModel
+from eagletui.models.paths import Path, PathScores, Step
+from eagletui.models.scoring import Ask
+
+STEPS: Final = 3
+"""Times that the search changes what it found."""
+
+CANDIDATES: Final = 12
+"""Combinations scored whole in a step."""
+
+PATTERNS: Final = 8
+"""Changes that are tried wherever they can be made, in a step."""
+
+COMPLETIONS: Final = 2
+"""Combinations of other changes that are tried with each of those."""
+
+FAR_BELOW: Final = 5.0
+"""Combinations whose estimate lies so far below the best one's, in log, are not scored whole."""
+
+LOSS: Final = 8.0
+"""Changes that make the answer less likely by so much, in log, are not looked at."""
+
+WINDOW: Final = 6
+"""Tokens behind a change on which it is weighed."""
+
+PIECES: Final = 5
+"""Most pieces of a change."""
+
+OPEN: Final = 64
+"""Unfinished changes followed at once."""
+
+WORK: Final = 10
+"""Tokens computed for each of the answer's from which on no further step is begun; short answers count as 100."""
+
+HIDDEN_AT_ONCE: Final = 4
+"""Hidden tokens that are followed to a next one."""
+
+BILL_ERRS: Final = -7.0
+"""Log weight of a length that the bill does not name: counts are seldom wrong for reasons of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """An answer whose cut is not proved."""
+
+    prompt_ids: Sequence[int]
+    """What it answers; at least one."""
+    ids: tuple[int, ...]
+    """As rebuilt."""
+    sampling: Sampling
+    length: int | None = None
+    """Tokens sampled, as billed and without the endpoint's named constant; None where no count is to be used."""
+    cut: bool = False
+    """The answer was cut, so up to `HIDDEN_TAIL` of its tokens may be hidden behind `ids`."""
+    tail_shown: bool = False
+    """The server showed that there are such tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opinion:
+    """What the target model says of an answer."""
+
+    ids: tuple[int, ...]
+    """The most likely cut of the same bytes."""
+    posterior: float
+    """Its probability among all cuts, 0 to 1."""
+    margin: float
+    """Log of how much more likely it is than the given ids, lengths aside; 0 where it is the same."""
+    hidden: int
+    """Tokens that the bill leaves for a hidden tail."""
+    scores: tuple[float, ...]
+    """Log-probability of each of `ids` under the sampling."""
+    likelihood: Likelihood
+    """Of the given ids."""
+    tokens: int
+    """Tokens computed, without the prompt."""
+
+
+class Arbiter:
+    """Answers questions with one target model."""
+
+    def __init__(self, target: TargetModel, vocabulary: Vocabulary) -> None:
+        """Take the model and the vocabulary that its ids are of."""
+        self._target = target
+        self._vocabulary = vocabulary
+        self._unfinished = UnfinishedPieces(vocabulary)
+        self._checked = 0
+        """Longest text, in tokens, over which branches were found to see what they should."""
+
+    def ask(self, question: Question) -> Opinion:
+        """Search the most likely cut.
+
+        Raises:
+            ModelError: the model's attention does not keep the branches of one text apart.
+        """
+        lattice = Lattice(question.ids, self._vocabulary)
+        behind = self._unfinished.following(b"") if question.cut and question.length is not None else ()
+        scores = PathScores(self._target, question.sampling, lattice, question.prompt_ids, question.ids, behind)
+        if len(question.prompt_ids) + len(question.ids) > 2 * self._checked:
+            scores.check()
+            self._checked = len(question.prompt_ids) + len(question.ids)
+        search = _Search(scores, self._lengths(question, scores))
+        search.run()
+        best = search.base
+        hidden = 0 if question.length is None else question.length - len(best.ids)
+        return Opinion(
+            ids=best.ids,
+            posterior=search.posterior(),
+            margin=best.score - scores.first.score,
+            hidden=hidden if question.cut and 0 <= hidden <= HIDDEN_TAIL else 0,
+            scores=best.scores,
+            likelihood=scores.likelihood,
+            tokens=scores.tokens,
+        )
+
+    def _lengths(self, question: Question, scores: PathScores) -> Lengths:
+        """Weigh how many tokens more than given there may be."""
+        if question.length is None:
+            return Lengths()
+        growth = question.length - len(question.ids)
+        weights = {} if question.tail_shown else {growth: 0.0}
+        if question.cut:
+            for hidden, weight in enumerate(self._hidden_tails(scores), 1):
+                weights[growth - hidden] = weight
+        return Lengths(weights, BILL_ERRS)
+
+    def _hidden_tails(self, scores: PathScores) -> list[float]:
+        """Log-probability that 1, 2, ... tokens without a whole character follow the text."""
+        totals: list[float] = []
+        front: list[tuple[float, int, bytes]] = [(0.0, scores.first.nodes[-1], b"")]
+        for _ in range(HIDDEN_TAIL):
+            reached = [
+                (before + scores.score(node, token_id), node, token_id, tail)
+                for before, node, tail in front
+                for token_id in self._unfinished.following(tail)
+            ]
+            totals.append(log_sum(*(weight for weight, *_ in reached)))
+            likely = sorted(reached, key=lambda way: -way[0])[:HIDDEN_AT_ONCE]
+            tails = [tail + self._vocabulary.bytes_of(token_id) for *_, token_id, tail in likely]
+            nodes = scores.hidden(
+                [
+                    Ask(node, token_id, self._unfinished.following(tail))
+                    for (_, node, token_id, _), tail in zip(likely, tails, strict=True)
+                ]
+            )
+            front = [(way[0], node, tail) for way, node, tail in zip(likely, nodes, tails, strict=True)]
+        return totals
+
+
+class _Open(NamedTuple):
+    """A change that has not met the cut again."""
+
+    start: int
+    steps: tuple[Step, ...]
+    node: int
+    """Before the last step."""
+    score: float
+    """Of the steps."""
+
+
+class _Search:
+    """The search over the cuts of one answer."""
+
+    def __init__(self, scores: PathScores, lengths: Lengths) -> None:
+        self._scores = scores
+        self._lattice = scores.lattice
+        self._first = scores.first
+        self._lengths = lengths
+        """Relative to the given ids."""
+        self._scored = {self._first.ids: self._first}
+        self.base = self._first
+        """The most likely cut so far."""
+        self._around: list[Weighed] = []
+        """Single changes of `base`."""
+
+    def run(self) -> None:
+        """Change the cut until nothing is better."""
+        enough = WORK * max(100, len(self._first.ids))
+        for _ in range(STEPS):
+            if self._scores.tokens > enough:
+                break
+            self._around = self._neighbours(self.base)
+            self._score(self._proposals())
+            best = max(self._scored.values(), key=self._standing)
+            if best.ids == self.base.ids:
+                return
+            self.base = best
+        self._around = self._neighbours(self.base)
+
+    def posterior(self) -> float:
+        """Probability of `base` among all cuts: estimated weights, whole scores in place of those that have one."""
+        own = self._standing(self.base)
+        if own == -inf:
+            return 0.0
+        weights = {one.change: one.weight for one in self._around}
+        total = exp(log_total(self._around, self._relative()) - (own - self.base.score))
+        for path in self._scored.values():
+            if path.ids == self.base.ids:
+                continue
+            changes = differences(self.base.ids, path.ids, self._lattice)
+            length = self._lengths.weight(self._growth(path)) - self._lengths.weight(self._growth(self.base))
+            if length == -inf:
+                continue
+            total += exp(path.score - self.base.score + length)
+            if all(change in weights for change in changes):
+                total -= exp(sum(weights[change] for change in changes) + length)
+        return 1.0 / max(1.0, total)
+
+    def _standing(self, path: Path) -> float:
+        return path.score + self._lengths.weight(self._growth(path))
+
+    def _growth(self, path: Path) -> int:
+        return len(path.ids) - len(self._first.ids)
+
+    def _relative(self) -> Lengths:
+        return self._lengths.beyond(self._growth(self.base))
+
+    def _score(self, many: Sequence[tuple[int, ...]]) -> None:
+        new = [ids for ids in dict.fromkeys(many) if ids not in self._scored]
+        for path in self._scores.paths(new, self.base):
+            self._scored[path.ids] = path
+
+    def _proposals(self) -> list[tuple[int, ...]]:
+        """Cuts that are worth scoring whole, by what they are likely to weigh."""
+        lengths = self._relative()
+        ways = best_combinations(self._around, lengths, CANDIDATES)
+        for pattern, weight in self._patterns():
+            rest = [one for one in self._around if not any(_overlap(one.change, change) for change in pattern)]
+            grown = sum(one.growth for one in self._around if one.change in pattern)
+            ways += (
+                Combination(weight + way.weight, tuple(disjoint([*pattern, *way.changes])))
+                for way in best_combinations(rest, lengths.beyond(grown), COMPLETIONS)
+            )
+        least = max(way.weight for way in ways) - FAR_BELOW
+        likely = nlargest(CANDIDATES, (way for way in ways if way.weight >= least), key=lambda way: way.weight)
+        return [replaced(self.base.ids, way.changes, self._lattice) for way in likely]
+
+    def _patterns(self) -> list[tuple[list[Change], float]]:
+        """Changes made wherever they can be made: what a model has once cut oddly it cuts the same way again.
+
+        The first time costs most of what the pattern costs; its weight is taken for that of the best place alone.
+        """
+        alike: dict[tuple[bytes, tuple[int, ...]], list[Weighed]] = {}
+        for one in self._around:
+            text = self._lattice.data[one.change.start : one.change.end]
+            alike.setdefault((text, one.change.ids), []).append(one)
+        repeated = [group for group in alike.values() if len(group) > 1]
+        found = [(disjoint([one.change for one in group]), max(one.weight for one in group)) for group in repeated]
+        return nlargest(PATTERNS, found, key=lambda pair: pair[1])
+
+    def _neighbours(self, base: Path) -> list[Weighed]:
+        """Weigh the single changes of a cut."""
+        index_at = {offset: index for index, offset in enumerate(base.bounds)}
+        before = _running(base.scores)
+        met: list[_Open] = []
+        front = [
+            _Open(offset, (Step(piece, end),), node, self._scores.score(node, piece))
+            for offset, node, token_id in zip(base.bounds, base.nodes, base.ids, strict=False)
+            for piece, end in self._lattice.pieces(offset).items()
+            if piece != token_id
+        ]
+        covering = _covering(base.bounds)
+        for size in range(1, PIECES + 1):
+            unmet: list[tuple[float, _Open]] = []
+            for way in front:
+                end = way.steps[-1].end
+                gain = way.score - (before[covering[end]] - before[index_at[way.start]])
+                if gain < -LOSS:
+                    continue
+                if end in index_at:
+                    met.append(way)
+                else:
+                    unmet.append((gain, way))
+            unmet.sort(key=lambda pair: -pair[0])
+            if size < PIECES:
+                front = self._longer([way for _, way in unmet[:OPEN]])
+        return self._weighed(base, met, index_at, before)
+
+    def _longer(self, ways: Sequence[_Open]) -> list[_Open]:
+        grown = self._scores.follow([(way.node, way.steps[-1:]) for way in ways])
+        return [
+            _Open(way.start, (*way.steps, Step(piece, end)), node, way.score + self._scores.score(node, piece))
+            for way, (node,) in zip(ways, grown, strict=True)
+            for piece, end in self._lattice.pieces(way.steps[-1].end).items()
+        ]
+
+    def _weighed(
+        self, base: Path, met: Sequence[_Open], index_at: Mapping[int, int], before: Sequence[float]
+    ) -> list[Weighed]:
+        """Weigh changes on their own pieces and on the tokens behind them."""
+        tails = [slice(index_at[way.steps[-1].end], index_at[way.steps[-1].end] + WINDOW) for way in met]
+        chains = [
+            (way.node, [way.steps[-1], *map(Step, base.ids[at], base.bounds[at.start + 1 : at.stop])])
+            for way, at in zip(met, tails, strict=True)
+        ]
+        found: list[Weighed] = []
+        for way, at, nodes in zip(met, tails, self._scores.follow(chains), strict=True):
+            start = index_at[way.start]
+            weight = way.score - (before[at.start] - before[start])
+            for node, token_id, score in zip(nodes, base.ids[at], base.scores[at], strict=False):
+                weight += self._scores.score(node, token_id) - score
+            ids = tuple(step.token_id for step in way.steps)
+            found.append(Weighed(Change(way.start, way.steps[-1].end, ids), weight, len(ids) - (at.start - start)))
+        return found
+
+
+def _running(scores: Sequence[float]) -> list[float]:
+    sums = [0.0]
+    for score in scores:
+        sums.append(sums[-1] + score)
+    return sums
+
+
+def _covering(bounds: Sequence[int]) -> list[int]:
+    """For each byte offset, the index of the first boundary at or behind it."""
+    found: list[int] = []
+    for index, offset in enumerate(bounds):
+        found += [index] * (offset + 1 - len(found))
+    return found
+
+
+def _overlap(one: Change, other: Change) -> bool:
+    return one.start < other.end and other.start < one.end

@@ -1,0 +1,230 @@
+"""Score tokenizations of the same bytes with a target model, each stretch that they share once."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from eagletui.core.alternatives import Lattice
+from eagletui.core.errors import ModelError
+from eagletui.core.sampling import Sampling
+from eagletui.models.load import TargetModel
+from eagletui.models.scoring import Ask, TokenTree
+
+AT_ONCE: Final = 256
+"""Tokens in one forward pass."""
+
+FAR: Final = 200
+"""Tokens behind a difference from which on it is taken to change nothing more."""
+
+
+CHECKED: Final = 12
+"""Tokens that a check scores twice."""
+
+SAME: Final = 0.25
+"""How far, in log, the middle one of them may be apart: low precision rounds differently in another shape."""
+
+
+class Step(NamedTuple):
+    """One token of a path."""
+
+    token_id: int
+    end: int
+    """Byte behind it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A tokenization and how likely the model finds it."""
+
+    ids: tuple[int, ...]
+    bounds: tuple[int, ...]
+    """Where each token begins, and the end."""
+    nodes: tuple[int, ...]
+    """The tree's node before each token, and the last one."""
+    scores: tuple[float, ...]
+    """Log-probability of each token under the sampling."""
+
+    @property
+    def score(self) -> float:
+        """Log-probability of them all."""
+        return sum(self.scores)
+
+
+class PathScores:
+    """The tree of everything that was scored over one answer's bytes."""
+
+    def __init__(
+        self,
+        target: TargetModel,
+        sampling: Sampling,
+        lattice: Lattice,
+        prompt_ids: Sequence[int],
+        ids: Sequence[int],
+        behind: tuple[int, ...] = (),
+    ) -> None:
+        """Score a first tokenization.
+
+        Args:
+            target: the model.
+            sampling: how the answer was sampled.
+            lattice: its bytes.
+            prompt_ids: what it answers.
+            ids: the tokenization.
+            behind: ids whose log-probability is asked behind the last byte.
+        """
+        self.lattice = lattice
+        self._behind = behind
+        self._tree = TokenTree(target, sampling)
+        self._children: dict[tuple[int, int], int] = {}
+        bounds = tuple(lattice.boundaries(ids))
+        self._scores, self.likelihood = self._tree.fill(prompt_ids, ids, [self._wanted(offset) for offset in bounds])
+        """The second: how likely the first tokenization is, against how likely it should be."""
+        for node, token_id in enumerate(ids):
+            self._children[node, token_id] = node + 1
+        nodes = tuple(range(len(ids) + 1))
+        self.first = Path(tuple(ids), bounds, nodes, self._along(nodes, ids))
+
+    @property
+    def tokens(self) -> int:
+        """Tokens computed so far, without the prompt's."""
+        return self._tree.nodes
+
+    def score(self, node: int, token_id: int) -> float:
+        """Log-probability of a token behind a node: a piece of the lattice there, or one asked for."""
+        return self._scores[node][token_id]
+
+    def paths(self, many: Iterable[tuple[int, ...]], known: Path) -> list[Path]:
+        """Score whole tokenizations.
+
+        Args:
+            many: of the same bytes.
+            known: one that is scored already; far behind every difference its scores are taken.
+        """
+        asked = [(ids, tuple(self.lattice.boundaries(ids))) for ids in many]
+        stretches = [_stretches(ids, bounds, known) for ids, bounds in asked]
+        chains = [
+            (known.nodes[stretch.known_at], [*map(Step, ids[at], bounds[_behind(at)])])
+            for (ids, bounds), found in zip(asked, stretches, strict=True)
+            for stretch in found
+            for at in [slice(stretch.start, stretch.stop)]
+        ]
+        grown = iter(self.follow(chains))
+        return [
+            self._joined(ids, bounds, known, [(stretch, next(grown)) for stretch in found])
+            for (ids, bounds), found in zip(asked, stretches, strict=True)
+        ]
+
+    def follow(self, chains: Sequence[tuple[int, Sequence[Step]]]) -> list[list[int]]:
+        """Put tokens behind nodes.
+
+        Args:
+            chains: a node, and the tokens that follow it.
+
+        Returns:
+            The node of each token, for each chain.
+        """
+        asked: list[Ask] = []
+        found: list[list[int]] = []
+        first = self._tree.nodes
+        for parent, steps in chains:
+            nodes: list[int] = []
+            for step in steps:
+                node = self._children.get((parent, step.token_id))
+                if node is None:
+                    node = self._children[parent, step.token_id] = first + len(asked)
+                    asked.append(Ask(parent, step.token_id, self._wanted(step.end)))
+                nodes.append(node)
+                parent = node
+            found.append(nodes)
+        for start in range(0, len(asked), AT_ONCE):
+            self._scores += self._tree.grow(asked[start : start + AT_ONCE])
+        return found
+
+    def check(self) -> None:
+        """Score the last tokens of the first tokenization again, as a branch.
+
+        Raises:
+            ModelError: their scores are others than before, so this model does not look at a branch as at a text.
+        """
+        start = max(0, len(self.first.ids) - CHECKED)
+        base = self._tree.nodes
+        asked = [
+            Ask(self.first.nodes[start] if index == start else base + index - start - 1, token_id, (following,))
+            for index, (token_id, following) in enumerate(zip(self.first.ids, self.first.ids[1:], strict=False))
+            if index >= start
+        ]
+        again = self._tree.grow(asked)
+        self._scores += again
+        apart = [
+            abs(scores[ask.wanted[0]] - known)
+            for ask, scores, known in zip(asked, again, self.first.scores[start + 1 :], strict=True)
+        ]
+        if apart and sorted(apart)[len(apart) // 2] > SAME:
+            raise ModelError(
+                "The target's attention cannot be branched: tokens scored as a branch of their text differ by "
+                f"{max(apart):.2f} from the text itself. The arbiter needs a model whose layers all attend to "
+                "everything before."
+            )
+
+    def hidden(self, asked: Sequence[Ask]) -> list[int]:
+        """Put tokens behind nodes that are no part of the bytes, and return their nodes."""
+        first = self._tree.nodes
+        self._scores += self._tree.grow(asked)
+        return list(range(first, self._tree.nodes))
+
+    def _wanted(self, offset: int) -> tuple[int, ...]:
+        return tuple(self.lattice.pieces(offset)) if offset < len(self.lattice.data) else self._behind
+
+    def _along(self, nodes: Sequence[int], ids: Sequence[int]) -> tuple[float, ...]:
+        return tuple(self._scores[node][token_id] for node, token_id in zip(nodes, ids, strict=False))
+
+    def _joined(
+        self, ids: tuple[int, ...], bounds: tuple[int, ...], known: Path, grown: Sequence[tuple["_Stretch", list[int]]]
+    ) -> Path:
+        index_at = {offset: index for index, offset in enumerate(known.bounds)}
+        nodes: list[int] = []
+        scores: list[float] = []
+        for stretch, new in [*grown, (_Stretch(len(ids), len(ids), 0), [])]:
+            # Up to the stretch the path is the known one.
+            since = [index_at[offset] for offset in bounds[len(nodes) : stretch.start]]
+            nodes += (known.nodes[index] for index in since)
+            scores += (known.scores[index] for index in since)
+            before = [known.nodes[stretch.known_at], *new][: stretch.stop - stretch.start]
+            nodes += before
+            scores += self._along(before, ids[stretch.start : stretch.stop])
+        last = grown[-1][1][-1] if grown and grown[-1][0].stop == len(ids) else known.nodes[-1]
+        return Path(ids, bounds, (*nodes, last), tuple(scores))
+
+
+class _Stretch(NamedTuple):
+    """Tokens of a path that are scored in their own context."""
+
+    start: int
+    stop: int
+    known_at: int
+    """Index of the known path's node that they follow."""
+
+
+def _stretches(ids: Sequence[int], bounds: Sequence[int], known: Path) -> list[_Stretch]:
+    """Cut a path where it leaves a known one and where it is long back on it."""
+    index_at = {offset: index for index, offset in enumerate(known.bounds)}
+    found: list[_Stretch] = []
+    start: int | None = None
+    left_at = alike = 0
+    for index, token_id in enumerate(ids):
+        at = index_at.get(bounds[index])
+        is_alike = at is not None and known.ids[at] == token_id
+        if start is None and not is_alike:
+            assert at is not None
+            start, left_at = index, at
+        elif start is not None and is_alike and alike >= FAR:
+            found.append(_Stretch(start, index, left_at))
+            start = None
+        alike = alike + 1 if is_alike else 0
+    if start is not None:
+        found.append(_Stretch(start, len(ids), left_at))
+    return found
+
+
+def _behind(at: slice) -> slice:
+    return slice(at.start + 1, at.stop + 1)

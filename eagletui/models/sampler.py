@@ -1,0 +1,107 @@
+"""What a sampler makes of a model's logits: log-probabilities after temperature and cuts, with soft edges."""
+
+from collections.abc import Sequence
+from math import exp, log
+from typing import Any, Final
+
+import torch
+
+from eagletui.core.likelihood import Likelihood
+from eagletui.core.sampling import Sampling
+
+EDGE: Final = 0.06
+"""How far, in log of the tail's probability, a token may lie outside the nucleus before that counts: servers compute in
+low precision. Of 16,468 tokens that vLLM sampled at top-p 0.95 in bfloat16, ten lay outside, the farthest by 0.15."""
+
+LEAK: Final = 1e-4
+"""Probability that a token outside the nucleus came all the same: the request may not be what the server did."""
+
+COLD: Final = 0.05
+"""Least temperature: the most likely token of one machine may be the second of another, by so much of a logit."""
+
+_UNLIKELY: Final = 1e-7
+"""Probability below which a token is outside of every nucleus."""
+
+_HALVINGS: Final = 16
+"""Of the range in which the least likely token of a nucleus is searched."""
+
+_RANGE: Final = 24.0
+"""That range, in log."""
+
+
+class SampledRows:
+    """The sampled distribution at some positions."""
+
+    def __init__(self, logits: Any, sampling: Sampling) -> None:
+        """Take logits, [rows, vocabulary], and how the answer was sampled."""
+        self._sampling = sampling
+        logits = logits.float() / max(sampling.temperature, COLD)
+        self._logs = torch.log_softmax(logits, dim=-1)
+        self._chances = self._logs.exp()
+
+    def scores(self, wanted: Sequence[Sequence[int]]) -> list[dict[int, float]]:
+        """Log-probability of some tokens of each row; far outside of the cuts it is low and finite."""
+        rows = [row for row, ids in enumerate(wanted) for _ in ids]
+        columns = [token_id for ids in wanted for token_id in ids]
+        found: list[dict[int, float]] = [{} for _ in wanted]
+        if not rows:
+            return found
+        device = self._logs.device
+        own = self._logs[torch.tensor(rows, device=device), torch.tensor(columns, device=device)].tolist()
+        tops = self._logs.max(dim=-1).values.tolist()
+        for row, token_id, score in zip(rows, columns, own, strict=True):
+            found[row][token_id] = score if self._sampling.is_plain else score + self._cut(row, score, tops[row])
+        return found
+
+    def likelihood(self, ids: Sequence[int]) -> Likelihood:
+        """Compare a token of each of the first rows with what the sampling gives there on average."""
+        if not ids:
+            return Likelihood()
+        inside = self._inside()[: len(ids)]
+        weights = self._chances[: len(ids)] * inside
+        weights /= weights.sum(dim=-1, keepdim=True)
+        logs = self._logs[: len(ids)].masked_fill(~inside, 0.0)
+        expected = (weights * logs).sum(dim=-1)
+        variance = (weights * logs * logs).sum(dim=-1) - expected**2
+        own = self._logs.gather(1, torch.tensor(ids, device=self._logs.device)[:, None])
+        return Likelihood(len(ids), float(own.sum()), float(expected.sum()), float(variance.clamp(min=0).sum()))
+
+    def _cut(self, row: int, score: float, top: float) -> float:
+        """What cutting the distribution adds to a log-probability."""
+        sampling = self._sampling
+        kept = max(sampling.top_p, exp(top))
+        if score >= top:
+            return -log(kept)
+        if exp(score) < _UNLIKELY:
+            return log(LEAK) - log(kept)
+        chances = self._chances[row]
+        likelier = chances > exp(score)
+        inside = 1.0
+        if sampling.top_p < 1.0:
+            tail = max(1.0 - float((chances * likelier).sum()), exp(score))
+            inside *= _sigmoid((log(tail) - log(1.0 - sampling.top_p)) / EDGE)
+        if sampling.top_k is not None and int(likelier.sum()) >= sampling.top_k:
+            inside = 0.0
+        if sampling.min_p > 0.0:
+            inside *= _sigmoid((score - top - log(sampling.min_p)) / EDGE)
+        return log(LEAK + (1.0 - LEAK) * inside) - log(kept)
+
+    def _inside(self) -> Any:
+        """Which tokens can come, bool [rows, vocabulary]."""
+        sampling = self._sampling
+        top = self._logs.max(dim=-1, keepdim=True).values
+        inside = self._logs >= top + (log(sampling.min_p) if sampling.min_p > 0.0 else -float("inf"))
+        if sampling.top_k is not None and sampling.top_k < self._logs.shape[-1]:
+            inside &= self._logs >= self._logs.topk(sampling.top_k, dim=-1).values[:, -1:]
+        if sampling.top_p < 1.0:
+            low, high = top - _RANGE, top
+            for _ in range(_HALVINGS):
+                middle = (low + high) / 2
+                enough = (self._chances * (self._logs >= middle)).sum(dim=-1, keepdim=True) >= sampling.top_p
+                low, high = torch.where(enough, middle, low), torch.where(enough, high, middle)
+            inside &= self._logs >= low
+        return inside
+
+
+def _sigmoid(value: float) -> float:
+    return 1.0 / (1.0 + exp(-max(-60.0, min(60.0, value))))

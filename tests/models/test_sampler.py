@@ -1,0 +1,71 @@
+"""A sampler's distribution, worked out by hand for four tokens."""
+
+from math import exp, log
+
+import pytest
+import torch
+
+from eagletui.core.sampling import Sampling
+from eagletui.models.sampler import LEAK, SampledRows
+
+CHANCES = (0.5, 0.3, 0.15, 0.05)
+
+
+def _scores(sampling: Sampling, chances: tuple[float, ...] = CHANCES) -> list[float]:
+    rows = SampledRows(torch.tensor([chances]).log(), sampling)
+    (scores,) = rows.scores([range(len(chances))])
+    return [scores[token] for token in range(len(chances))]
+
+
+def test_plain_sampling_keeps_the_models_probabilities() -> None:
+    assert _scores(Sampling()) == pytest.approx([log(chance) for chance in CHANCES], abs=1e-5)
+
+
+def test_temperature_sharpens() -> None:
+    squares = [chance**2 for chance in CHANCES]
+    expected = [log(square / sum(squares)) for square in squares]
+    assert _scores(Sampling(temperature=0.5)) == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("sampling", [Sampling(top_p=0.6), Sampling(top_k=2), Sampling(min_p=0.45)])
+def test_tokens_outside_of_a_cut_hardly_come_and_those_inside_stay(sampling: Sampling) -> None:
+    scores = _scores(sampling)
+    assert scores[0] - scores[1] == pytest.approx(log(5 / 3), abs=0.05)
+    assert all(score < log(LEAK) + 2 for score in scores[2:])
+    assert all(score > -20 for score in scores)
+
+
+def test_the_edge_of_the_nucleus_is_soft() -> None:
+    # The third token begins where the first two end: a hair to either side decides in exact arithmetic.
+    inside, outside = (_scores(Sampling(top_p=top_p))[2] for top_p in (0.8003, 0.7997))
+    assert inside - outside < 0.1
+    assert exp(inside) == pytest.approx(0.15 / 2 / 0.8, rel=0.05)
+
+
+def test_zero_temperature_takes_the_first_of_equals_either_way() -> None:
+    scores = _scores(Sampling(temperature=0.0), (0.4, 0.4, 0.2))
+    assert scores[:2] == pytest.approx([log(0.5)] * 2, abs=1e-3)
+    assert scores[2] < -10
+
+
+@pytest.mark.parametrize(
+    ("sampling", "kept"),
+    [
+        (Sampling(), CHANCES),
+        (Sampling(top_p=0.6), (0.5, 0.3)),
+        (Sampling(top_k=3), (0.5, 0.3, 0.15)),
+        (Sampling(min_p=0.2), (0.5, 0.3, 0.15)),
+    ],
+)
+def test_the_expected_likelihood_is_the_negative_entropy_of_what_is_kept(
+    sampling: Sampling, kept: tuple[float, ...]
+) -> None:
+    rows = SampledRows(torch.tensor([CHANCES, CHANCES]).log(), sampling)
+    found = rows.likelihood([1])
+    shares = [chance / sum(kept) for chance in kept]
+    expected = sum(share * log(chance) for share, chance in zip(shares, kept, strict=True))
+    variance = sum(share * (log(chance) - expected) ** 2 for share, chance in zip(shares, kept, strict=True))
+    assert found.tokens == 1
+    assert found.own == pytest.approx(log(0.3), abs=1e-5)
+    assert found.expected == pytest.approx(expected, abs=1e-5)
+    assert found.variance == pytest.approx(variance, abs=1e-5)
