@@ -237,7 +237,8 @@ class ExtractSection(_Section):
     server: str | None = Field(default=None, pattern=r"^https?://")
     """Address of the vLLM or SGLang server that computes, up to the port."""
     when: Literal["live", "after", "off"] = "off"
-    dtype: Literal["float32", "bfloat16", "float16", "auto"] = "auto"
+    dtype: Literal["float32", "bfloat16", "float16", "fp8", "auto"] = "auto"
+    """Of computation and states; `fp8` stores eight bits and a scale per token, computed in the model's own type."""
     shard_mib: int = Field(default=256, ge=1)
     device: str = "auto"
     layers: list[int] | None = None

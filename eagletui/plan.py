@@ -8,7 +8,7 @@ from typing import Final
 
 from eagletui.config import RunConfig
 from eagletui.core.chat import until_turn
-from eagletui.core.features import DType, folder_bytes
+from eagletui.core.features import Stored, folder_bytes
 from eagletui.core.money import format_usd, hold_bound, prompt_bound, usd_to_pico
 from eagletui.ingest import Census, chosen_prompts, take_census
 from eagletui.models.identity import stored_hidden_size, weight_files
@@ -147,8 +147,8 @@ def _features_bytes(plan: Plan, config: RunConfig) -> int | None:
     if hidden_size is None:
         return None
     # `auto` is decided when the model loads; the wider type is the safe side.
-    dtype: DType = "float32" if config.extract.dtype == "auto" else config.extract.dtype
-    return folder_bytes(plan.prompt_tokens + plan.output_tokens_worst, hidden_size, dtype)
+    stored: Stored = "float32" if config.extract.dtype == "auto" else config.extract.dtype
+    return folder_bytes(plan.prompt_tokens + plan.output_tokens_worst, hidden_size, stored)
 
 
 def _refusals(plan: Plan, config: RunConfig) -> list[str]:

@@ -48,8 +48,10 @@ def extract(
         str | None, typer.Option("--server", metavar="URL", help="Of a vLLM or SGLang server that runs the model.")
     ] = None,
     dtype: Annotated[
-        Literal["float32", "bfloat16", "float16", "auto"] | None,
-        typer.Option("--dtype", help="Of computation and states; left out: the run's choice, else auto."),
+        Literal["float32", "bfloat16", "float16", "fp8", "auto"] | None,
+        typer.Option(
+            "--dtype", help="Of computation and states, fp8 for half the disk; else the run's choice or auto."
+        ),
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:
@@ -118,6 +120,7 @@ def _of_run(folder: RunFolder, choices: "Choices", json_: bool) -> int:
                 "refused": done.progress.refused,
                 "without_prompt_ids": done.without_prompt,
                 "dtype": done.manifest.dtype,
+                "stored": done.manifest.stored,
                 "layers_entering": done.manifest.layers_entering,
                 "capture": done.manifest.capture,
                 "rows_per_s": round(done.progress.rows_per_s, 1),
@@ -129,7 +132,7 @@ def _of_run(folder: RunFolder, choices: "Choices", json_: bool) -> int:
                 ("samples", f"{figures.samples:,} with features, {done.progress.samples:,} computed now"),
                 ("without", f"{counted(done.progress.refused + done.without_prompt, 'sample')} got no features"),
                 ("shards", f"{figures.shards:,}, {figures.rows:,} tokens, {bytes_text(figures.bytes)}"),
-                ("capture", f"{done.manifest.dtype}, {done.manifest.capture}"),
+                ("capture", f"{done.manifest.dtype} stored as {done.manifest.stored}, {done.manifest.capture}"),
                 ("features", str(folder.features_dir)),
             ]
         )
@@ -141,7 +144,7 @@ def _file_pairs(done: "Extracted") -> list[tuple[str, str]]:
         ("samples", f"{done.samples:,} with features, {done.computed:,} computed now, {done.refused:,} refused"),
         ("shards", f"{done.shards:,}, {done.rows:,} tokens, {bytes_text(done.bytes)}"),
         ("layers", f"entering {', '.join(map(str, done.layers_entering))}, then the last before the final norm"),
-        ("capture", f"{done.dtype}, {done.capture}"),
+        ("capture", f"{done.dtype} stored as {done.stored}, {done.capture}"),
         ("pace", f"{done.rows_per_s:,.0f} tokens/s, {done.seconds:.1f} s with loading"),
         ("features", done.out),
     ]

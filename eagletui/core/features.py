@@ -13,12 +13,18 @@ from eagletui.core.errors import ModelError
 
 DType = Literal["float32", "bfloat16", "float16"]
 
+Stored = Literal["float32", "bfloat16", "float16", "fp8"]
+"""How states lie on disk; `fp8` is eight bits with a scale per token, rounded from the type they were computed in."""
+
 DTYPES: Final[tuple[DType, ...]] = get_args(DType)
-DTYPE_BYTES: Final[dict[DType, int]] = {"float32": 4, "bfloat16": 2, "float16": 2}
+STORED_BYTES: Final[dict[Stored, int]] = {"float32": 4, "bfloat16": 2, "float16": 2, "fp8": 1}
 
 AUX_LAYERS: Final = 3
 SLOTS: Final = AUX_LAYERS + 1
 """Streams a record holds: three auxiliary layers, then the last layer before the final norm."""
+
+SCALE_BYTES: Final = 4
+"""One float32 per token in fp8."""
 
 ID_BYTES: Final = 8
 """One int64; a row has two, its token id and its loss mask."""
@@ -67,20 +73,21 @@ def feature_layers(num_layers: int, entering: tuple[int, ...] | None = None) -> 
     return FeatureLayers(num_layers, (low, middle, high))
 
 
-def row_bytes(hidden_size: int, dtype: DType) -> int:
+def row_bytes(hidden_size: int, stored: Stored) -> int:
     """Bytes of one token: four streams, its id and its mask."""
-    return SLOTS * hidden_size * DTYPE_BYTES[dtype] + 2 * ID_BYTES
+    scale = SCALE_BYTES if stored == "fp8" else 0
+    return SLOTS * hidden_size * STORED_BYTES[stored] + scale + 2 * ID_BYTES
 
 
-def folder_bytes(rows: int, hidden_size: int, dtype: DType) -> int:
+def folder_bytes(rows: int, hidden_size: int, stored: Stored) -> int:
     """Bytes that `rows` tokens take on disk, headers included, rounded up."""
-    exact = rows * row_bytes(hidden_size, dtype)
+    exact = rows * row_bytes(hidden_size, stored)
     return exact + -(-exact * round((SIZE_MARGIN - 1) * 100) // 100)
 
 
-def rows_per_shard(shard_mib: int, hidden_size: int, dtype: DType) -> int:
+def rows_per_shard(shard_mib: int, hidden_size: int, stored: Stored) -> int:
     """Tokens that fill a shard of `shard_mib` MiB; at least one."""
-    return max(1, shard_mib * 1024 * 1024 // row_bytes(hidden_size, dtype))
+    return max(1, shard_mib * 1024 * 1024 // row_bytes(hidden_size, stored))
 
 
 def sampled_mask(prompt_tokens: int, output_tokens: int) -> tuple[int, ...]:

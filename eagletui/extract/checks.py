@@ -7,9 +7,6 @@ from typing import Final, Literal
 from eagletui.core.text import clean_line
 from eagletui.extract.replay import Comparison
 
-AGREEMENT: Final = 0.98
-"""Share of rows whose most likely next token must be the same from stored and from fresh states."""
-
 CHANCE: Final = 0.05
 """Below this share of sampled tokens that are also the most likely ones, the ids are hardly this model's own."""
 
@@ -78,12 +75,16 @@ def judge(compared: Sequence[Comparison]) -> Iterator[Check]:
         if comparison.fault is not None:
             streams.add(f"{comparison.key}: {comparison.fault}")
     worst = max(comparison.worst_error for comparison in compared)
-    streams.fine = f"{len(compared)} samples equal a fresh forward, worst relative error of a row {worst:.1e}"
+    limits = compared[0].limits
+    streams.fine = (
+        f"{len(compared)} samples equal a fresh forward, worst relative error of a row {worst:.1e} "
+        f"(their median may be {limits.median:.0e})"
+    )
     yield streams.check()
     rows = sum(comparison.rows for comparison in compared)
     share = sum(comparison.agreeing for comparison in compared) / rows
     detail = f"the head over the stored last stream gives the model's own next token on {share:.1%} of {rows} rows"
-    yield Check("head", share >= AGREEMENT, "error", detail)
+    yield Check("head", share >= limits.agreement, "error", detail)
     sampled = sum(comparison.sampled for comparison in compared)
     top1 = sum(comparison.top1 for comparison in compared) / max(1, sampled)
     detail = f"{top1:.1%} of {sampled} sampled tokens are the model's most likely ones"

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Final
 
-from eagletui.core.features import FeatureLayers
+from eagletui.core.features import FeatureLayers, Stored
 from eagletui.extract.manifest import Manifest
 from eagletui.models.facts import ModelFacts
 
@@ -15,6 +15,7 @@ _LIBRARIES: Final = ("torch", "transformers", "safetensors")
 def describe(
     facts: ModelFacts,
     layers: FeatureLayers,
+    stored: Stored,
     *,
     source: str,
     capture: str,
@@ -29,6 +30,7 @@ def describe(
     Args:
         facts: of the model.
         layers: which streams are kept.
+        stored: how they lie on disk.
         source: where the ids come from.
         capture: how samples were run.
         served_model: the model's name at the API, for the ids of a run.
@@ -48,6 +50,7 @@ def describe(
         tokenizer_hash=tokenizer_hash,
         source=source,
         dtype=facts.dtype,
+        stored=stored,
         num_layers=facts.num_layers,
         hidden_size=facts.hidden_size,
         vocab_size=facts.vocab_size,

@@ -2,17 +2,17 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, get_args
+from typing import Literal
 
 from eagletui.core.errors import InputError
-from eagletui.core.features import DType, FeatureLayers, feature_layers
+from eagletui.core.features import FeatureLayers, Stored, feature_layers
 from eagletui.core.text import clean_line
 from eagletui.extract.computing import Backend, Engine
 from eagletui.extract.sealer import Report
 from eagletui.models.facts import ModelFacts, read_facts
 from eagletui.models.load import DTypeChoice
 
-ENGINES: Final[tuple[Engine, ...]] = get_args(Engine)
+StoredChoice = Literal["float32", "bfloat16", "float16", "fp8", "auto"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +24,23 @@ class Order:
     engine: Engine = "local"
     server: str | None = None
     """Address of the server; None for the local engine."""
-    dtype: DTypeChoice = "auto"
-    """Of the computation and the states."""
+    dtype: StoredChoice = "auto"
+    """Of the computation and the states; `fp8` rounds states that are computed in the model's own type."""
     device: str = "auto"
     """Local engine: where to compute."""
     layers: tuple[int, ...] | None = None
     """Layers whose input is kept; None takes the default."""
     threads: int | None = None
     """Local engine: of computations on the CPU; None takes half of the cores."""
+
+    @property
+    def computed(self) -> DTypeChoice:
+        """The type to compute in."""
+        return "auto" if self.dtype == "fp8" else self.dtype
+
+    def stored(self, facts: ModelFacts) -> Stored:
+        """How the states of a model lie on disk."""
+        return "fp8" if self.dtype == "fp8" else facts.dtype
 
 
 def open_backend(order: Order, report: Report) -> Backend:
@@ -48,10 +57,9 @@ def open_backend(order: Order, report: Report) -> Backend:
         from eagletui.extract.capture import Capture
         from eagletui.models.load import load_target
 
-        target = load_target(order.model, dtype=order.dtype, device=order.device, threads=order.threads)
+        target = load_target(order.model, dtype=order.computed, device=order.device, threads=order.threads)
         return LocalBackend(Capture(target, feature_layers(target.num_layers, order.layers)), report)
-    dtype: DType | None = None if order.dtype == "auto" else order.dtype
-    facts = read_facts(order.model, dtype)
+    facts = read_facts(order.model, None if order.computed == "auto" else order.computed)
     layers = feature_layers(facts.num_layers, order.layers)
     return _open_server(order, facts, layers, report)
 

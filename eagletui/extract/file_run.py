@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from eagletui.core.errors import RunError
-from eagletui.core.features import folder_bytes, rows_per_shard, shard_number
+from eagletui.core.features import Stored, folder_bytes, rows_per_shard, shard_number
 from eagletui.extract.computing import Backend
 from eagletui.extract.describe import describe
 from eagletui.extract.engines import Order, open_backend
@@ -50,6 +50,7 @@ class Extracted:
     refused: int
     """Samples that got no features."""
     dtype: str
+    stored: str
     layers_entering: tuple[int, ...]
     capture: str
     seconds: float
@@ -100,25 +101,31 @@ def extract_file(
     if find_manifest(out) is None and out.exists() and any(out.iterdir()):
         raise RunError(f"{out} is not empty and holds no features. Name another folder with --out.")
     with closing(open_backend(order, watching.report)) as backend:
-        done = _extract(checked, backend, out, watching, shard_mib, space)
+        done = _extract(checked, backend, order.stored(backend.facts), out, watching, shard_mib, space)
     return replace(done, seconds=round(time.perf_counter() - began, 3))
 
 
 def _extract(
-    checked: IdsFile, backend: Backend, out: Path, watching: Watching, shard_mib: int, space: DiskSpace | None
+    checked: IdsFile,
+    backend: Backend,
+    stored: Stored,
+    out: Path,
+    watching: Watching,
+    shard_mib: int,
+    space: DiskSpace | None,
 ) -> Extracted:
     facts = backend.facts
     if checked.max_id >= facts.vocab_size:
         checked = check_ids_file(checked.path, facts.vocab_size)
     source = f"file {checked.path.name} sha256 {checked.sha256}"
-    manifest = describe(facts, backend.layers, source=source, capture="undecided", versions=backend.versions)
+    manifest = describe(facts, backend.layers, stored, source=source, capture="undecided", versions=backend.versions)
     parent = next(folder for folder in (out.absolute(), *out.absolute().parents) if folder.exists())
     disk = space or DiskSpace(parent)
     missing = _missing(out, checked, _listed(out, manifest))
     rows = sum(checked.lengths[index] for index in missing)
-    require_room(disk, folder_bytes(rows, facts.hidden_size, facts.dtype))
+    require_room(disk, folder_bytes(rows, facts.hidden_size, stored))
     watching.start(len(missing), rows)
-    capacity = rows_per_shard(shard_mib, facts.hidden_size, facts.dtype)
+    capacity = rows_per_shard(shard_mib, facts.hidden_size, stored)
 
     def commit(shard: SealedShard) -> None:
         if read_manifest(out).capture != backend.choice:
@@ -134,7 +141,7 @@ def _extract(
             write_manifest(out, manifest)
         first = 1 + max((shard_number(shard.path) or 0 for shard in listed), default=-1)
         with Sealer(out, first, disk, commit, watching.report) as sealer:
-            gatherer = Gatherer(backend, watching.report, capacity, watching.step)
+            gatherer = Gatherer(backend, watching.report, stored, capacity, watching.step)
             for start in range(0, len(missing), WINDOW_SAMPLES):
                 gatherer.add(list(checked.samples(missing[start : start + WINDOW_SAMPLES])), sealer, lambda: True)
             gatherer.seal_open(sealer)
@@ -148,6 +155,7 @@ def _extract(
         computed=gatherer.progress.samples,
         refused=gatherer.progress.refused,
         dtype=facts.dtype,
+        stored=stored,
         layers_entering=backend.layers.entering,
         capture=read_manifest(out).capture,
         seconds=0.0,

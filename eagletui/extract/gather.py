@@ -5,10 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from eagletui.core.features import Stored
 from eagletui.core.text import clean_line
 from eagletui.extract.computing import Backend
 from eagletui.extract.sealer import Report, Sealer
-from eagletui.extract.shards import IdsSample, OpenShard
+from eagletui.extract.shards import IdsSample, LostInFp8, OpenShard
 
 WINDOW_SAMPLES: Final = 64
 """Samples planned together: enough to fill rows, few enough to stop soon."""
@@ -41,6 +42,8 @@ class Gatherer:
 
     backend: Backend
     report: Report
+    stored: Stored
+    """How states lie on disk."""
     capacity_rows: int
     """Of a shard."""
     after_sample: Callable[[Progress], None] = lambda _: None
@@ -75,19 +78,23 @@ class Gatherer:
                     self.seal_open(sealer)
                 if self._open is None:
                     facts = self.backend.facts
-                    self._open = OpenShard(facts.hidden_size, facts.dtype, self.capacity_rows)
+                    self._open = OpenShard(facts.hidden_size, facts.dtype, self.stored, self.capacity_rows)
                     self._opened_at = time.monotonic()
-                self._open.add(computed.sample, computed.hidden_states)
-                self.progress.samples += 1
-                self.progress.rows += rows
+                try:
+                    self._open.add(computed.sample, computed.hidden_states)
+                except LostInFp8 as error:
+                    self._refuse(computed.sample, str(error))
+                else:
+                    self.progress.samples += 1
+                    self.progress.rows += rows
             self.after_sample(self.progress)
             started = time.perf_counter()
 
     def seal_open(self, sealer: Sealer) -> None:
         """Hand the open shard over, full or not."""
-        if self._open is not None:
+        if self._open is not None and self._open.samples:
             sealer.submit(self._open)
-            self._open = None
+        self._open = None
 
     def _refuse(self, sample: IdsSample, why: str) -> None:
         self.refused.add(sample.key)

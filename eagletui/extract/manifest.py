@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from eagletui.core.errors import RunError
-from eagletui.core.features import DType, FeatureLayers
+from eagletui.core.features import DType, FeatureLayers, Stored
 from eagletui.extract.shards import flush_file, flush_folder
 
 FORMAT: Final = "eagletui-features-1"
@@ -25,6 +25,7 @@ SHARD_LIST: Final = "shards.jsonl"
 _MUST_AGREE: Final = (
     "model_xxh3",
     "dtype",
+    "stored",
     "num_layers",
     "hidden_size",
     "vocab_size",
@@ -55,7 +56,9 @@ class Manifest:
     source: str
     """`run NAME`, or `file NAME sha256 HEX`."""
     dtype: DType
-    """Of `hidden_states`."""
+    """Of the computation, and of the states that a reader gives."""
+    stored: Stored
+    """Of `hidden_states` on disk; `fp8` has a float32 scale per token beside it."""
     num_layers: int
     hidden_size: int
     vocab_size: int

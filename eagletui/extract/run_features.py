@@ -14,10 +14,10 @@ from typing import Final, Literal
 
 from eagletui.config import RunConfig, config_from_json
 from eagletui.core.errors import LedgerError, ModelError
-from eagletui.core.features import folder_bytes, rows_per_shard, shard_number
+from eagletui.core.features import Stored, folder_bytes, rows_per_shard, shard_number
 from eagletui.extract.computing import Backend, Engine
 from eagletui.extract.describe import describe
-from eagletui.extract.engines import Order, open_backend
+from eagletui.extract.engines import Order, StoredChoice, open_backend
 from eagletui.extract.gather import WINDOW_SAMPLES, Gatherer, Progress
 from eagletui.extract.ledger_source import LedgerSource
 from eagletui.extract.manifest import (
@@ -35,7 +35,6 @@ from eagletui.extract.space import DiskSpace, require_room
 from eagletui.ledger.orders import Feature
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer_extract import ExtractorWriter
-from eagletui.models.load import DTypeChoice
 from eagletui.runs import RunFolder
 
 SEAL_AFTER_S: Final = 20.0
@@ -55,7 +54,7 @@ class Choices:
     """Wait for more until the run is over; else end when nothing waits."""
     model: Path | None = None
     """Instead of `model.weights`."""
-    dtype: DTypeChoice | None = None
+    dtype: StoredChoice | None = None
     """Instead of `extract.dtype`."""
     engine: Engine | None = None
     """Instead of `extract.engine`."""
@@ -127,9 +126,10 @@ class RunExtractor:
             if self.choices.follow and config.extract.when == "after" and not self._wait_for_the_end():
                 return Done(Progress(), 0, None)
             self.phase = "loading the model"
-            with closing(self._open(config)) as backend:
+            order = self._order(config)
+            with closing(self._open(order)) as backend:
                 self._backend = backend
-                return self._extract(config, backend)
+                return self._extract(config, backend, order.stored(backend.facts))
 
     def report(self, level: Literal["info", "warn", "error"], kind: str, message: str) -> None:
         """Add an event; where even that does not fit on the disk, the log file has to do."""
@@ -139,16 +139,16 @@ class RunExtractor:
         except LedgerError as error:
             print(f"{level} {kind}: {message} ({error})", flush=True)  # noqa: T201 - stdout is the worker's log
 
-    def _extract(self, config: RunConfig, backend: Backend) -> Done:
+    def _extract(self, config: RunConfig, backend: Backend, stored: Stored) -> Done:
         facts = backend.facts
-        self._manifest = self._prepare(describe_run(self.reader, backend))
+        self._manifest = self._prepare(describe_run(self.reader, backend, stored))
         disk = self.choices.space or DiskSpace(self.folder.features_dir)
         if not self.choices.follow:
             rows = self.source.waiting_rows()
-            require_room(disk, folder_bytes(rows, facts.hidden_size, facts.dtype))
+            require_room(disk, folder_bytes(rows, facts.hidden_size, stored))
             self.choices.start(self.reader.snapshot().extract.pending, rows)
-        capacity = rows_per_shard(config.extract.shard_mib, facts.hidden_size, facts.dtype)
-        gatherer = Gatherer(backend, self.report, capacity, self.choices.step)
+        capacity = rows_per_shard(config.extract.shard_mib, facts.hidden_size, stored)
+        gatherer = Gatherer(backend, self.report, stored, capacity, self.choices.step)
         self._gatherer = gatherer
         while True:
             number, features = self._next_number(), self.folder.features_dir
@@ -160,7 +160,7 @@ class RunExtractor:
                 break
         self.phase = "ending"
         if gatherer.progress.samples:
-            self._manifest = replace(describe_run(self.reader, backend), capture=backend.choice)
+            self._manifest = replace(describe_run(self.reader, backend, stored), capture=backend.choice)
             write_manifest(self.folder.features_dir, self._manifest)
         return Done(gatherer.progress, len(self.source.without_prompt), self._manifest)
 
@@ -185,13 +185,12 @@ class RunExtractor:
             self.phase = "waiting"
             self.stop.wait(_POLL_S)
 
-    def _open(self, config: RunConfig) -> Backend:
+    def _order(self, config: RunConfig) -> Order:
         path = self.choices.model or config.model.weights
         if path is None:
             raise ModelError("The run names no target model: set model.weights in its config, or give --model.")
-        began = time.monotonic()
         asked = config.extract
-        order = Order(
+        return Order(
             model=path,
             engine=self.choices.engine or asked.engine,
             server=self.choices.server or asked.server,
@@ -199,12 +198,15 @@ class RunExtractor:
             device=asked.device,
             layers=None if asked.layers is None else tuple(asked.layers),
         )
+
+    def _open(self, order: Order) -> Backend:
+        began = time.monotonic()
         backend = open_backend(order, self.report)
         facts = backend.facts
         self.report(
             "info",
             "model_loaded",
-            f"{facts.architecture} from {path.name} in {facts.dtype} on {backend.place}, "
+            f"{facts.architecture} from {order.model.name} in {facts.dtype} on {backend.place}, "
             f"{time.monotonic() - began:.1f} s.",
         )
         return backend
@@ -292,12 +294,13 @@ class RunExtractor:
         }
 
 
-def describe_run(reader: LedgerReader, backend: Backend) -> Manifest:
+def describe_run(reader: LedgerReader, backend: Backend, stored: Stored) -> Manifest:
     """Describe the features of a run."""
     run = reader.run()
     return describe(
         backend.facts,
         backend.layers,
+        stored,
         versions=backend.versions,
         source=f"run {run.name}",
         capture="undecided",

@@ -2,6 +2,7 @@
 
 A shard holds `token_ids` int64 [N], `loss_mask` int64 [N], `hidden_states` [N, 4, H] and `offsets` int64 [S+1]; its
 metadata holds `sample_ids`, a JSON list of S strings. Sample i is the rows from `offsets[i]` to `offsets[i+1]`.
+In fp8 there is `hidden_states_scales` float32 [N, 1, 1] too, and the metadata's `dtype` is what was rounded.
 """
 
 import json
@@ -20,10 +21,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from eagletui.core.errors import RunError
-from eagletui.core.features import SLOTS, DType, shard_number, shard_path
+from eagletui.core.features import DTYPES, SLOTS, DType, Stored, shard_number, shard_path
+from eagletui.extract import fp8
 
 TENSORS: Final = ("token_ids", "loss_mask", "hidden_states", "offsets")
 _CHUNK_BYTES: Final = 16 * 1024 * 1024
+_STORED: Final[dict[str, Stored]] = {"F32": "float32", "BF16": "bfloat16", "F16": "float16", "F8_E4M3": "fp8"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +67,23 @@ class SealedShard:
     """xxh3_128 of the file, hex."""
 
 
+class LostInFp8(ValueError):
+    """Streams of a token are so unlike in size that eight bits with one scale hold only the larger ones."""
+
+
 @dataclass(slots=True)
 class OpenShard:
     """Records gathered in memory until they fill a shard."""
 
     hidden_size: int
     dtype: DType
+    stored: Stored
     capacity_rows: int
     """Allocated at once; rows are copied in, so that sealing copies nothing."""
     samples: list[IdsSample] = field(default_factory=list)
     rows: int = 0
     _states: Any = None
+    _scales: Any = None
     _token_ids: list[int] = field(default_factory=list)
     _loss_mask: list[int] = field(default_factory=list)
     _offsets: list[int] = field(default_factory=lambda: [0])
@@ -89,12 +98,25 @@ class OpenShard:
         Args:
             sample: T ids and their mask.
             hidden_states: [T, 4, H] in the shard's dtype, on the CPU.
+
+        Raises:
+            LostInFp8: eight bits cannot hold them. The shard is as before.
         """
         end = self.rows + len(sample.token_ids)
+        quantized = fp8.quantize(hidden_states) if self.stored == "fp8" else None
+        lost = 0 if quantized is None else fp8.lost_rows(quantized)
+        if lost:
+            raise LostInFp8(f"in fp8 {lost} of {len(hidden_states)} rows lose a whole stream beside a larger one.")
         if self._states is None:
-            shape = (max(self.capacity_rows, end), SLOTS, self.hidden_size)
-            self._states = torch.empty(shape, dtype=getattr(torch, self.dtype))
-        self._states[self.rows : end].copy_(hidden_states)
+            rows = max(self.capacity_rows, end)
+            kind = getattr(torch, self.dtype) if quantized is None else fp8.TYPE
+            self._states = torch.empty((rows, SLOTS, self.hidden_size), dtype=kind)
+            self._scales = torch.empty((rows if quantized is not None else 0, 1, 1), dtype=torch.float32)
+        if quantized is None:
+            self._states[self.rows : end].copy_(hidden_states)
+        else:
+            self._states[self.rows : end].copy_(quantized.states)
+            self._scales[self.rows : end].copy_(quantized.scales)
         self._token_ids.extend(sample.token_ids)
         self._loss_mask.extend(sample.loss_mask)
         self._offsets.append(end)
@@ -103,12 +125,17 @@ class OpenShard:
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return what the file will hold."""
-        return {
+        tensors = {
             "token_ids": torch.tensor(self._token_ids, dtype=torch.int64),
             "loss_mask": torch.tensor(self._loss_mask, dtype=torch.int64),
             "hidden_states": self._states[: self.rows],
             "offsets": torch.tensor(self._offsets, dtype=torch.int64),
         }
+        return {**tensors, fp8.SCALES: self._scales[: self.rows]} if self.stored == "fp8" else tensors
+
+    def metadata(self) -> dict[str, str]:
+        """Return what the file's header will say."""
+        return {"sample_ids": json.dumps([sample.key for sample in self.samples]), "dtype": self.dtype}
 
 
 class Record(NamedTuple):
@@ -139,7 +166,7 @@ def seal(folder: Path, number: int, shard: OpenShard) -> SealedShard:
     temporary = final.with_name(final.name + ".tmp")
     final.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
-        save_file(shard.tensors(), temporary, metadata={"sample_ids": json.dumps([s.key for s in shard.samples])})
+        save_file(shard.tensors(), temporary, metadata=shard.metadata())
         os.chmod(temporary, 0o600)
         flush_file(temporary)
         size, digest = temporary.stat().st_size, hash_file(temporary)
@@ -226,13 +253,17 @@ class ShardReader:
             self.keys: Sequence[str] = json.loads(metadata.get("sample_ids", "null"))
         except (OSError, SafetensorError, ValueError) as error:
             raise RunError(f"{file} cannot be read: {error}") from error
-        if names != set(TENSORS) or not isinstance(self.keys, list):
+        if names - {fp8.SCALES} != set(TENSORS) or not isinstance(self.keys, list):
             raise RunError(
                 f"{file} is not a shard: it holds {sorted(names)}, expected {sorted(TENSORS)} and sample_ids."
             )
         offsets = self._tensors.get_tensor("offsets")
-        self.shapes = {name: tuple(self._tensors.get_slice(name).get_shape()) for name in TENSORS}
-        self.dtype = str(self._tensors.get_slice("hidden_states").get_dtype())
+        self.shapes = {name: tuple(self._tensors.get_slice(name).get_shape()) for name in names}
+        self.stored: Stored = self._stored()
+        """How the states lie in the file."""
+        stated = metadata.get("dtype", "unknown")
+        self.dtype: str = stated if self.stored == "fp8" else self.stored
+        """What they were computed in, and what a record gives."""
         self.offsets: list[int] = offsets.tolist() if offsets.dtype == torch.int64 else []
         self._check_layout()
 
@@ -253,8 +284,15 @@ class ShardReader:
             position: index of the sample, from 0.
         """
         rows = slice(self.offsets[position], self.offsets[position + 1])
-        parts = [self._tensors.get_slice(name)[rows] for name in ("token_ids", "loss_mask", "hidden_states")]
-        return Record(self.keys[position], *parts)
+        token_ids, loss_mask, states = (self._tensors.get_slice(name)[rows] for name in TENSORS[:3])
+        if self.stored == "fp8":
+            states = fp8.restore(self.rounded(position), getattr(torch, self.dtype))
+        return Record(self.keys[position], token_ids, loss_mask, states)
+
+    def rounded(self, position: int) -> fp8.Quantized:
+        """Read one sample's states as they lie in a shard of fp8."""
+        rows = slice(self.offsets[position], self.offsets[position + 1])
+        return fp8.Quantized(*(self._tensors.get_slice(name)[rows] for name in ("hidden_states", fp8.SCALES)))
 
     def close(self) -> None:
         """Unmap the file."""
@@ -270,6 +308,15 @@ class ShardReader:
         """Close it."""
         self.close()
 
+    def _stored(self) -> Stored:
+        found = str(self._tensors.get_slice("hidden_states").get_dtype())
+        stored = _STORED.get(found)
+        if stored is None or (stored == "fp8") != (fp8.SCALES in self.shapes):
+            raise RunError(
+                f"{self.file} holds states of {found} {'with' if fp8.SCALES in self.shapes else 'without'} scales."
+            )
+        return stored
+
     def _check_layout(self) -> None:
         offsets, samples = self.offsets, len(self.keys)
         growing = all(low < high for low, high in pairwise(offsets))
@@ -278,5 +325,9 @@ class ShardReader:
         rows = offsets[-1]
         states = self.shapes["hidden_states"]
         fits = self.shapes["token_ids"] == self.shapes["loss_mask"] == (rows,) and states[:2] == (rows, SLOTS)
+        fits = fits and self.shapes.get(fp8.SCALES, (rows, 1, 1)) == (rows, 1, 1) and self.dtype in DTYPES
         if not fits or len(states) != 3:
-            raise RunError(f"{self.file} has tensors of unlike length: {self.shapes}, expected {rows} rows each.")
+            raise RunError(
+                f"{self.file} has tensors of unlike length or type: {self.shapes} of {self.dtype}, expected {rows} "
+                "rows each."
+            )

@@ -24,7 +24,6 @@ COMPARED_SAMPLES: Final = 16
 """Samples that a fresh forward is run over, spread over the shards."""
 
 _SEED: Final = 7
-_TORCH_TYPES: Final = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 
 
 def features_folder(given: Path) -> Path:
@@ -139,10 +138,11 @@ class _Reading:
         except RunError as error:
             self._layout.add(str(error))
             return None
-        dtype = _TORCH_TYPES.get(reader.dtype, reader.dtype)
-        width = reader.shapes["hidden_states"][2]
-        if (dtype, width) != (self.manifest.dtype, self.manifest.hidden_size):
-            self._layout.add(f"{shard.path} holds {dtype} of width {width}, not {self.manifest.dtype} as stated")
+        manifest = self.manifest
+        found = f"{reader.stored} of {reader.dtype}, width {reader.shapes['hidden_states'][2]}"
+        stated = f"{manifest.stored} of {manifest.dtype}, width {manifest.hidden_size}"
+        if found != stated:
+            self._layout.add(f"{shard.path} holds {found}, the manifest states {stated}")
         if (len(reader.keys), reader.rows) != (shard.samples, shard.rows):
             self._layout.add(f"{shard.path} holds {len(reader.keys)} samples, not {shard.samples}")
         return reader
@@ -213,7 +213,7 @@ def _against_model(manifest: Manifest, target: TargetModel, chosen: list[Record]
         and record.hidden_states.shape[2] == target.hidden_size
     ]
     capture = Capture(target, manifest.layers)
-    compared = [compare(capture, record) for record in fitting]
+    compared = [compare(capture, record, was_fp8=manifest.stored == "fp8") for record in fitting]
     capture.close()
     yield from judge(compared)
 

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 
 from eagletui.core.errors import ModelError
+from eagletui.models.identity import weight_places
 
 _INDEX: Final = "model.safetensors.index.json"
 _HEAD: Final = "lm_head.weight"
@@ -48,7 +49,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
         text = nested if isinstance(nested, dict) else config
         num_layers, hidden_size = int(text["num_hidden_layers"]), int(text["hidden_size"])
         vocab_size = int(text["vocab_size"] if "vocab_size" in text else config["vocab_size"])
-        keys = _weight_keys(path)
+        keys = set(weight_places(path))
     except (OSError, ValueError, TypeError, KeyError, AttributeError, SafetensorError) as error:
         what = f"no {error} in its config" if isinstance(error, KeyError) else str(error)
         raise ModelError(
@@ -59,17 +60,6 @@ def read_checkpoint(path: Path) -> Checkpoint:
     is_tied = bool(config.get("tie_word_embeddings", text.get("tie_word_embeddings", False)))
     head = embedding if is_tied and _HEAD not in keys else _named(keys, _HEAD, _HEAD)
     return Checkpoint(path, num_layers, hidden_size, vocab_size, head, embedding, (path / _INDEX).is_file(), text)
-
-
-def _weight_keys(path: Path) -> set[str]:
-    index = path / _INDEX
-    if index.is_file():
-        return set(json.loads(index.read_text(encoding="utf-8"))["weight_map"])
-    keys: set[str] = set()
-    for file in sorted(path.glob("*.safetensors")):
-        with safe_open(file, framework="numpy") as opened:
-            keys.update(opened.keys())
-    return keys
 
 
 def _named(keys: set[str], usual: str, tail: str) -> str:

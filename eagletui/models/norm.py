@@ -1,8 +1,7 @@
 """Load nothing of a target model but its final norm: turning streams into post-norm ones needs no more."""
 
-import json
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -11,10 +10,8 @@ from transformers import AutoConfig
 from eagletui.core.errors import ModelError
 from eagletui.core.features import DType
 from eagletui.core.text import clean_line
-from eagletui.models.identity import weight_files
+from eagletui.models.identity import weight_files, weight_places
 from eagletui.models.load import auto_class, find_norm, load_target
-
-_INDEX: Final = "model.safetensors.index.json"
 
 
 def load_norm(path: Path, dtype: DType) -> Any:
@@ -53,7 +50,7 @@ def load_norm(path: Path, dtype: DType) -> Any:
 
 def _weight(path: Path, name: str, part: str, shape: tuple[int, ...]) -> Any:
     """Read one weight of the norm; None where the checkpoint's names do not tell which it is."""
-    places = _places(path)
+    places = weight_places(path)
     key = f"{name}.{part}"
     if key not in places:
         tail = f".{name.rsplit('.', 1)[-1]}.{part}"
@@ -64,16 +61,3 @@ def _weight(path: Path, name: str, part: str, shape: tuple[int, ...]) -> Any:
     with safe_open(path / places[key], framework="pt") as opened:
         weight = opened.get_tensor(key)
     return weight if tuple(weight.shape) == shape else None
-
-
-def _places(path: Path) -> dict[str, str]:
-    """Map each weight's key to the file that holds it."""
-    index = path / _INDEX
-    if index.is_file():
-        found: dict[str, str] = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-        return found
-    places = {}
-    for file in sorted(path.glob("*.safetensors")):
-        with safe_open(file, framework="pt") as opened:
-            places.update(dict.fromkeys(opened.keys(), file.name))
-    return places

@@ -27,7 +27,7 @@ def _states(number: int, rows: int) -> torch.Tensor:
 
 
 def _shard(*lengths: int, capacity_rows: int = 64) -> OpenShard:
-    shard = OpenShard(HIDDEN, "bfloat16", capacity_rows)
+    shard = OpenShard(HIDDEN, "bfloat16", "bfloat16", capacity_rows)
     for number, rows in enumerate(lengths):
         shard.add(_sample(number, rows), _states(number, rows))
     return shard
@@ -58,7 +58,7 @@ def test_records_come_back_to_the_bit(tmp_path: Path) -> None:
 
 
 def test_a_record_longer_than_a_shard_gets_a_shard_of_its_own(tmp_path: Path) -> None:
-    shard = OpenShard(HIDDEN, "bfloat16", 4)
+    shard = OpenShard(HIDDEN, "bfloat16", "bfloat16", 4)
     assert shard.has_room(9)
     shard.add(_sample(0, 9), _states(0, 9))
     assert not shard.has_room(1)
