@@ -6,8 +6,8 @@ written before the whole set is known to fit, and a folder that is being changed
 """
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
@@ -42,6 +42,7 @@ from eagletui.export.trainer_folder import (
     ExportedRow,
     TrainerManifest,
     VocabularyFacts,
+    alone,
     find_trainer_manifest,
     read_rows,
     write_rows,
@@ -149,10 +150,13 @@ def export_for_trainer(folder: RunFolder, out: Path, asked: Asked) -> TrainerExp
 
 
 def _export(folder: RunFolder, out: Path, asked: Asked, reader: LedgerReader, target: ExportTarget) -> TrainerExport:
-    earlier, before = _earlier(out)
-    places = None if asked.online else _places(folder, reader)
     parent = next(path for path in (out, *out.parents) if path.exists())
-    with gathered_rows(reader, parent, also=asked.also, only=places) as gathered:
+    places = None if asked.online else _places(folder, reader)
+    with ExitStack() as stack:
+        if parent == out:
+            stack.enter_context(alone(out))
+        earlier, before = _earlier(out)
+        gathered = stack.enter_context(gathered_rows(reader, parent, also=asked.also, only=places))
         percent = _validation_percent(asked, earlier)
         placed = place_rows([row.placed for row in before], gathered.keys, percent)
         rows = [_row(place.sample_key, place.part, place.since, gathered) for place in placed]
@@ -168,7 +172,9 @@ def _export(folder: RunFolder, out: Path, asked: Asked, reader: LedgerReader, ta
             form = _form(asked, target)
             plan = plan_files(out, form, rows, places, target.facts.hidden_size)
         _require_room(parent, (0 if plan is None else plan.bytes) + _IDS_BYTES * gathered.census.tokens)
-        out.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if parent != out:
+            out.mkdir(mode=0o700, parents=True, exist_ok=True)
+            stack.enter_context(alone(out))
         write_trainer_manifest(out, manifest)
         with suppress(FileNotFoundError):
             (out / prepared.STATE_FILE).unlink()
@@ -177,10 +183,9 @@ def _export(folder: RunFolder, out: Path, asked: Asked, reader: LedgerReader, ta
         _write_rest(out, asked, target, gathered, rows, vocabulary, max_length)
         write_rows(out, rows)
         (out / JOURNAL).unlink(missing_ok=True)
-        write_trainer_manifest(out, replace(manifest, complete=True))
-        return _told(
-            out, asked, target, gathered, rows, before, replace(manifest, complete=True), plan, vocabulary, commands
-        )
+        manifest = replace(manifest, complete=True)
+        write_trainer_manifest(out, manifest)
+        return _told(out, asked, target, gathered, rows, len(before), manifest, plan, vocabulary, commands)
 
 
 def _earlier(out: Path) -> tuple[TrainerManifest | None, list[ExportedRow]]:
@@ -364,7 +369,7 @@ def _told(
     target: ExportTarget,
     gathered: Gathered,
     rows: list[ExportedRow],
-    before: list[ExportedRow],
+    rows_before: int,
     manifest: TrainerManifest,
     plan: FilePlan | None,
     vocabulary: DraftVocabulary,
@@ -374,29 +379,12 @@ def _told(
         out=out,
         manifest=manifest,
         validation_rows=sum(row.part == "validation" for row in rows),
-        added=len(rows) - len(before),
+        added=len(rows) - rows_before,
         files_written=0 if plan is None else len(plan.missing),
         bytes=sum(row.feature.bytes for row in rows if row.feature is not None),
         lengths=tuple(gathered.lengths()),
         by_text_changed=gathered.by_text_changed,
         coverage=vocabulary.coverage(gathered.counts),
         commands=tuple(commands),
-        notes=tuple(_notes(asked, target, rows)),
+        notes=tuple(training.notes(asked.trainer, target.name, target.checkpoint, len(rows), online=asked.online)),
     )
-
-
-def _notes(asked: Asked, target: ExportTarget, rows: list[ExportedRow]) -> Iterator[str]:
-    if target.checkpoint is None:
-        yield (
-            "The trainer needs a folder of the target with config.json and *.safetensors; none is known, so that the "
-            f"command names {target.name}. Give it with --model where the features came from such a folder."
-        )
-    elif asked.trainer == "specforge" and not target.checkpoint.has_index:
-        yield (
-            f"SpecForge finds the target's head by model.safetensors.index.json, which {target.checkpoint.path} lacks: "
-            "save the checkpoint in several files."
-        )
-    if asked.trainer == "speculators" and len(rows) < 2:
-        yield "speculators refuses a set of one row: it wants rows to validate on."
-    if asked.online and asked.trainer == "specforge":
-        yield "The deployment in the run config is a start for one machine with two GPUs: set its devices."

@@ -5,15 +5,17 @@ numbered row with the sample it holds and the file of its features. Both stay be
 at neither. `journal.jsonl` exists only while files are written: an interrupted export goes on from it.
 """
 
+import fcntl
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeVar
 
 import msgspec
 
-from eagletui.core.errors import RunError
+from eagletui.core.errors import LockedError, RunError
 from eagletui.core.loaders import Route, Trainer
 from eagletui.core.row_order import Part, PlacedRow
 from eagletui.export.replacement import Replacement
@@ -184,6 +186,28 @@ def write_rows(folder: Path, rows: Iterable[ExportedRow]) -> None:
     with Replacement(folder / ROWS) as stream:
         for row in rows:
             stream.write(msgspec.json.encode(row) + b"\n")
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Keep other exports out of a folder; the lock ends with the process.
+
+    Args:
+        folder: an existing folder.
+
+    Raises:
+        LockedError: another process writes into it.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise LockedError(f"Another export writes into {folder}. Wait for it, or name another folder.") from error
+    try:
+        yield
+    finally:
+        os.close(descriptor)
 
 
 class Journal:

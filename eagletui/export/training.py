@@ -2,11 +2,12 @@
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from eagletui.core.draft_vocabulary import DEFAULT_SIZE
+from eagletui.core.loaders import Trainer
 from eagletui.export.mapping import MAPPING_FILE
 from eagletui.export.replacement import Replacement
 from eagletui.export.trainer_folder import TargetFacts
@@ -142,6 +143,32 @@ def write_specforge_configs(
     _write_json(out / SPECFORGE_CONFIG, config)
     if needs_draft and checkpoint is not None:
         _write_json(out / DRAFT_CONFIG, _draft_config(checkpoint, vocabulary_size))
+
+
+def notes(trainer: Trainer, model: str, checkpoint: Checkpoint | None, rows: int, *, online: bool) -> Iterator[str]:
+    """Yield what to know before training, one sentence each.
+
+    Args:
+        trainer: which.
+        model: the target's name in the command.
+        checkpoint: its folder; None where none is known.
+        rows: of the set.
+        online: the trainer runs the target itself.
+    """
+    if checkpoint is None:
+        yield (
+            "The trainer needs a folder of the target with config.json and *.safetensors; none is known, so that the "
+            f"command names {model}. Give it with --model where the features came from such a folder."
+        )
+    elif trainer == "specforge" and not checkpoint.has_index:
+        yield (
+            f"SpecForge finds the target's head by model.safetensors.index.json, which {checkpoint.path} lacks: "
+            "save the checkpoint in several files."
+        )
+    if trainer == "speculators" and rows < 2:
+        yield "speculators refuses a set of one row: it wants rows to validate on."
+    if online and trainer == "specforge":
+        yield "The deployment in the run config is a start for one machine with two GPUs: set its devices."
 
 
 def _one_machine(out: Path) -> dict[str, Any]:

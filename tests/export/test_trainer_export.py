@@ -12,10 +12,10 @@ import torch
 
 from eagletui.cli.app import main
 from eagletui.core.draft_vocabulary import read_vocabulary
-from eagletui.core.errors import InputError, ModelError, RunError
+from eagletui.core.errors import InputError, LockedError, ModelError, RunError
 from eagletui.export import feature_files
 from eagletui.export.trainer_export import Asked, export_for_trainer
-from eagletui.export.trainer_folder import find_trainer_manifest, read_rows, write_trainer_manifest
+from eagletui.export.trainer_folder import alone, find_trainer_manifest, read_rows, write_trainer_manifest
 from eagletui.export.vocabulary import load_vocabulary, vocabulary_digest
 from eagletui.ledger.orders import TokensResult
 from eagletui.ledger.reader import LedgerReader
@@ -302,6 +302,13 @@ def test_a_folder_of_something_else_is_left_alone(shared: ExportedRun, tmp_path:
     with pytest.raises(RunError, match="is not empty and is no export of a run for a trainer"):
         export_for_trainer(shared.run, tmp_path, ASKED)
     assert [file.name for file in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_second_export_into_a_folder_that_is_written_is_refused(shared: ExportedRun, copied: Path) -> None:
+    before = _files(copied)
+    with alone(copied), pytest.raises(LockedError, match="Another export writes into"):
+        export_for_trainer(shared.run, copied, Asked("specforge"))
+    assert _files(copied) == before
 
 
 def test_a_disk_that_is_too_small_is_named_before_anything_is_written(
