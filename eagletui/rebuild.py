@@ -30,6 +30,7 @@ from eagletui.run_ids import RunIds
 from eagletui.runs import RunFolder, write_config_file
 from eagletui.tokens.formats import AUTO, load_format
 from eagletui.tokens.judge import Judgement, Sample, endpoint_verdicts, judge_samples
+from eagletui.tokens.live_check import DIFFERENCE, EVERY, checked
 from eagletui.tokens.load import Tokenizer, load_tokenizer
 from eagletui.tokens.parts import measure_with
 from eagletui.tokens.profiles import COUNTED, Observed, ProfileChoice, settle_profile
@@ -87,6 +88,8 @@ class Rebuild:
     findings: tuple[Finding, ...]
     stale: tuple[ShardShare, ...]
     """Shards with features over ids that changed."""
+    encoders_differ: bool
+    """The fast encoder was found wrong and not used."""
     processes: int
     seconds: float
 
@@ -130,6 +133,9 @@ def rebuild_run(
         ids = RunIds(config, load_tokenizer(folder.tokenizer_dir), load_format(config.model.format))
         _refuse_misfit(ids.tokenizer, config)
         reader = stack.enter_context(LedgerReader(folder.ledger_path))
+        samples = reader.sample_ids(ANSWERED)
+        tokenizer, encoders_differ = checked(ids.tokenizer, _texts(reader, samples[::EVERY]))
+        ids = replace(ids, tokenizer=tokenizer)
         profiles = _settle_profiles(reader, ids)
         by_endpoint = profiles if config.model.profile == AUTO else {}
         ids = replace(ids, profiles={endpoint: choice.profile for endpoint, choice in by_endpoint.items()})
@@ -138,8 +144,8 @@ def rebuild_run(
             folder.tokenizer_dir,
             config,
             {endpoint: choice.profile.name for endpoint, choice in by_endpoint.items()},
+            by_reference=encoders_differ,
         )
-        samples = reader.sample_ids(ANSWERED)
         cpus = len(os.sched_getaffinity(0)) if processes is None else processes
         remakers = stack.enter_context(closing(Remakers(recipe, samples, cpus)))
         spool = None if dry_run else stack.enter_context(Spool(folder.path))
@@ -164,6 +170,7 @@ def rebuild_run(
             causes=causes,
             findings=judgement.findings,
             stale=tuple(stale),
+            encoders_differ=encoders_differ,
             processes=remakers.processes,
             seconds=0.0,
         )
@@ -201,6 +208,12 @@ def _refuse_misfit(tokenizer: Tokenizer, config: RunConfig) -> None:
             f"Format {fmt.name} needs {', '.join(missing)}, which the run's tokenizer does not have. "
             "`eagletui formats` lists the formats."
         )
+
+
+def _texts(reader: LedgerReader, sample_ids: Sequence[int]) -> Iterator[str]:
+    """Raw texts of some samples, for a comparison of encoders."""
+    for sample_id in sample_ids:
+        yield from (item.tokens.raw for item in reader.to_rebuild(sample_id - 1, 1) if item.tokens is not None)
 
 
 def _settle_profiles(reader: LedgerReader, ids: RunIds) -> dict[str, ProfileChoice]:
@@ -366,6 +379,8 @@ def _write(folder: RunFolder, config: RunConfig, report: Rebuild, changes: Seque
                     _store(writer, change, spool)
         with writer.transaction(durable=True):
             writer.replace_findings(report.findings, keep=CHECKED)
+            if report.encoders_differ:
+                writer.event("warn", "ctl", "encoder", f"{DIFFERENCE}.")
             writer.event("info", "ctl", "rebuild", sentence(report))
 
 

@@ -23,6 +23,7 @@ from eagletui.providers.parse import parse_body, parse_events
 from eagletui.tokens.answer import Rebuilt, rebuild
 from eagletui.tokens.formats import asked_thinking, thinking_kwargs
 from eagletui.tokens.judge import Judgement, Sample, judge_samples
+from eagletui.tokens.live_check import DIFFERENCE, EVERY, checked
 from eagletui.tokens.load import Tokenizer
 from eagletui.tokens.parts import measure_with
 from eagletui.tokens.profiles import Observed, ProfileChoice, settle_profile
@@ -60,6 +61,8 @@ class Job:
     fmt: OutputFormat
     profiles: Mapping[str, ProfileChoice]
     """What each endpoint's server strips, and why that is believed."""
+    notes: tuple[str, ...] = ()
+    """What was found while preparing, one sentence each."""
 
     def rebuild(self, recorded: Recorded, offset: int | None = None) -> Rebuilt:
         """Rebuild one line under its endpoint's offset."""
@@ -104,6 +107,10 @@ def prepare(records: Sequence[Recorded], tokenizer: Tokenizer | None, fmt: Outpu
         fmt: the format of all lines.
         profile: a name, or `auto` to let each endpoint's samples choose.
     """
+    notes: tuple[str, ...] = ()
+    if tokenizer is not None:
+        tokenizer, differed = checked(tokenizer, map(_text, records[::EVERY]))
+        notes = (f"{DIFFERENCE}.",) if differed else ()
     by_endpoint: dict[str, list[Observed]] = {}
     for recorded in records:
         observed = Observed(recorded.reply, recorded.prompt, recorded.max_tokens, recorded.thinking(fmt))
@@ -111,7 +118,12 @@ def prepare(records: Sequence[Recorded], tokenizer: Tokenizer | None, fmt: Outpu
     fit = fmt if tokenizer is None else fitted(fmt, tokenizer.vocabulary.specials)
     measure = None if tokenizer is None else measure_with(tokenizer)
     profiles = {name: settle_profile(profile, observed, fit, measure) for name, observed in by_endpoint.items()}
-    return Job(tokenizer, fmt, profiles)
+    return Job(tokenizer, fmt, profiles, notes)
+
+
+def _text(recorded: Recorded) -> str:
+    reply = recorded.reply
+    return "".join(filter(None, (reply.reasoning, reply.content, *(call.arguments for call in reply.tool_calls))))
 
 
 def reconstruct_file(records: Sequence[Recorded], job: Job, progress: Progress | None = None) -> Outcome:

@@ -70,12 +70,15 @@ class Recipe:
     """With the format and the profile to rebuild with."""
     profiles: Mapping[str, str]
     """Names by endpoint."""
+    by_reference: bool = False
+    """Without the fast encoder, which was found wrong."""
 
     def open(self) -> RunIds:
         """Load what it names."""
+        tokenizer = load_tokenizer(self.tokenizer_dir)
         return RunIds(
             self.config,
-            load_tokenizer(self.tokenizer_dir),
+            tokenizer.without_stand_in() if self.by_reference else tokenizer,
             load_format(self.config.model.format),
             {endpoint: load_profile(name) for endpoint, name in self.profiles.items()},
         )

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eagletui.core.findings import WRONG_FORMAT, Finding
+from eagletui.core.findings import ODD_ENDS, WRONG_FORMAT, Finding
 from eagletui.core.outputs import OutputFormat, fitted
 from eagletui.core.text import visible
 from eagletui.core.tokdiff import Span, align
 from eagletui.reconstruct import Progress, finding_object, problem, read_ids, read_objects, span_object
 from eagletui.tokens.fit import name_id, think_pair
-from eagletui.tokens.judge import ODD_ENDS, fit_findings
+from eagletui.tokens.judge import fit_findings
 from eagletui.tokens.load import Tokenizer
 
 _CONTEXT_BYTES = 24

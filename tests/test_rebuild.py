@@ -28,6 +28,7 @@ from eagletui.ledger.writer_extract import ExtractorWriter
 from eagletui.rebuild import rebuild_run
 from eagletui.remake import Spool
 from eagletui.runs import RunFolder
+from eagletui.tokens.load import load_tokenizer
 from tests.cli.conftest import Command, eagletui, runs
 from tests.engine.run_folder import until
 from tests.kept_run import Answer, answered_run, kept, run_of, spoil, stored
@@ -337,3 +338,30 @@ def test_a_full_disk_is_said_in_words(tmp_path: Path) -> None:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         assert (spool.get(1), spool.get(2)) == (b"one", None)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_fast_encoder_that_gives_other_ids_than_the_tokenizers_own_is_not_used(
+    answered: RunFolder, tmp_path: Path
+) -> None:
+    """The table has a merge that no listed pair leads to: tiktoken makes it, Hugging Face does not."""
+    run = run_of(tmp_path / "odd", kept(answered)[:2], change=lambda answer: spelled(answer, "ZQX"))
+    path = run.tokenizer_dir / "tokenizer.json"
+    table = json.loads(path.read_text())
+    for pair in (["Z", "Q"], ["Q", "X"], ["Z", "QX"]):
+        table["model"]["vocab"]["".join(pair)] = len(table["model"]["vocab"])
+        table["model"]["merges"].append(pair)
+    path.write_text(json.dumps(table))
+    tokenizer = load_tokenizer(run.tokenizer_dir)
+    assert len(tokenizer.encode("ZQX")) == 1 != len(tokenizer.reference("ZQX"))
+    rebuild_run(run)
+    assert rebuild_run(run).encoders_differ
+    for one in stored(run).values():
+        assert list(one.output_ids or ())[:-1] == tokenizer.reference("ZQX")
+    with LedgerReader(run.ledger_path) as reader:
+        assert "encoder" in {event.kind for event in reader.last_events(20)}
+
+
+def spelled(answer: Answer, text: str) -> Answer:
+    """The same answer with another text, in one piece."""
+    choice = {"index": 0, "message": {"content": text}, "finish_reason": "stop"}
+    return replace(answer, body=json.dumps({"choices": [choice]}).encode(), encoding="json", finish_reason="stop")

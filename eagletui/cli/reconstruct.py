@@ -42,6 +42,8 @@ def reconstruct(
         say(f"note: {note}")
     records = read_recorded(source, loaded)
     job = prepare(records, loaded, output_format, profile)
+    for note in job.notes:
+        say(f"note: {note}")
     for endpoint, choice in job.profiles.items():
         say(f"note: {clean_line(endpoint) or 'profile'}: {choice.reason}")
     with steps("rebuilding", len(records)) as progress:

@@ -191,6 +191,13 @@ def relabel(evidence: Evidence, excess: int | None, finish_reason: str | None, v
     return "counted" if verdict.trusted and excess == verdict.offset(finish_reason) else "conflict"
 
 
+def distrust(evidence: Evidence) -> str:
+    """Say why an endpoint's verdict takes a label away."""
+    if evidence == "streamed":
+        return "The endpoint's streams come in other pieces than tokens."
+    return "The endpoint's counts show an unexplained constant."
+
+
 def _shows(counts: EndpointCounts, cause: Cause) -> bool:
     """Tell whether the counts show this cause: its constant where it holds, and none where it does not."""
     holding = counts.together(cause.finish_reasons)

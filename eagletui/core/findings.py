@@ -1,5 +1,6 @@
 """Systematic faults in words: one sentence, how many of how many, an example, what to do."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -10,6 +11,9 @@ from eagletui.core.outputs import OutputFormat
 
 LEAVES_OTHERS: Final = 0.25
 """How much larger an endpoint's share of conflicts must be than that of all others together."""
+
+_DEVIATIONS: Final = 3.0
+"""Standard deviations of chance that it must lie above them too."""
 
 WRONG_FORMAT: Final = "Do not train on these ids. Correct the format, then rebuild: stored replies cost nothing."
 
@@ -29,6 +33,9 @@ class Finding:
     endpoint: str = ""
     """Empty for a fault that is not one endpoint's."""
 
+
+ODD_ENDS: Final = 0.2
+"""Share of answers that may end with another end token of the model before the format's is called wrong."""
 
 REWRITTEN: Final = (
     "Ask this endpoint for ids, or rebuild with a loss profile whose arguments are reserialised: "
@@ -79,7 +86,9 @@ def leaving_endpoints(conflicts: Mapping[str, tuple[int, int]], examples: Mappin
         others = sum(total for name, (_, total) in conflicts.items() if name != endpoint)
         if examined < LEAST_SAMPLES or others < LEAST_SAMPLES:
             continue
-        if bad / examined - others_bad / others > LEAVES_OTHERS:
+        pooled = (bad + others_bad) / (examined + others)
+        chance = _DEVIATIONS * math.sqrt(pooled * (1 - pooled) / examined)
+        if bad / examined - others_bad / others > max(LEAVES_OTHERS, chance):
             sentence = (
                 f"Endpoint {endpoint} disagrees with the bill in {bad} of {examined} samples, "
                 f"the others in {others_bad} of {others}"
@@ -112,6 +121,21 @@ def rewritten_finding(endpoint: str, words: str, affected: int, examined: int, e
     """
     sentence = f"Rewritten tool arguments: on {who(endpoint)}, {words}"
     return Finding("arguments", sentence, affected, examined, example, REWRITTEN, endpoint)
+
+
+def proved_arguments_finding(endpoint: str, affected: int, examined: int, example: str | None) -> Finding:
+    """Word that proved ids write other tool arguments than an endpoint shows."""
+    words = f"the proved ids of {affected} of {examined} answers with calls write other arguments than shown"
+    return rewritten_finding(endpoint, words, affected, examined, example)
+
+
+def end_finding(endpoint: str, affected: int, examined: int, example: str | None) -> Finding:
+    """Word that answers end with another token than the format's."""
+    sentence = (
+        f"Wrong end token: on {who(endpoint)}, {affected} of {examined} answers whose last token is known end with "
+        "another one than the format's"
+    )
+    return Finding("end_token", sentence, affected, examined, example, WRONG_FORMAT, endpoint)
 
 
 def histogram_findings(spellings: Mapping[str, Histogram], examples: Mapping[str, str]) -> list[Finding]:

@@ -3,22 +3,25 @@
 import asyncio
 import random
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 import msgspec
 
-from eagletui.core.drift import Verdict, relabel
+from eagletui.core.chat import Prompt
+from eagletui.core.drift import Verdict, distrust, relabel
 from eagletui.core.errors import EagleError
 from eagletui.core.reply import Reply
 from eagletui.core.text import clean_line
 from eagletui.ledger.orders import QueuedSample, TokensResult
+from eagletui.ledger.reader_samples import ToRebuild
 from eagletui.providers.base import RawReply, Sampling
-from eagletui.providers.reading import read_reply
+from eagletui.providers.reading import read_kept, read_reply
 from eagletui.run_ids import RunIds, as_stored
 from eagletui.tokens.answer import Rebuilt
+from eagletui.tokens.live_check import LiveCheck
 
 T = TypeVar("T")
 
@@ -50,6 +53,8 @@ class Judged:
     verdict: Verdict
     """What was known of the endpoint then."""
     trouble: str = ""
+    encoders_differ: bool = False
+    """The fast encoder was found wrong on this answer and is used no more."""
 
 
 class AnswerDesk:
@@ -64,6 +69,7 @@ class AnswerDesk:
         """
         self._ids = ids
         self._doubted = doubted
+        self._check = LiveCheck()
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="answers")
         self.waiting = 0
         """Replies received and not judged yet."""
@@ -89,6 +95,18 @@ class AnswerDesk:
             return await self._compute(lambda: self._judge(raw, ready, endpoint, verdict))
         finally:
             self.waiting -= 1
+
+    async def again(self, items: Sequence[ToRebuild], verdict: Verdict) -> list[tuple[int, TokensResult]]:
+        """Rebuild kept answers of one endpoint.
+
+        Args:
+            items: as stored.
+            verdict: what the endpoint's answers say now.
+
+        Returns:
+            Sample ids with what to store; answers that cannot be rebuilt are left out.
+        """
+        return await self._compute(lambda: [made for item in items for made in self._again(item, verdict)])
 
     def close(self) -> None:
         """End the thread."""
@@ -119,14 +137,37 @@ class AnswerDesk:
 
     def _judge(self, raw: RawReply, ready: ReadySample, endpoint: str, verdict: Verdict) -> Judged:
         reply = read_reply(raw)
-        offset = None if verdict.cause is None else verdict.cause.offset
         sample = ready.sample
+        differ = False
         try:
-            rebuilt = self._ids.rebuild(reply, sample.prompt, sample.dataset, endpoint, offset=offset)
+            rebuilt = self._rebuild(reply, sample.prompt, sample.dataset, endpoint, verdict)
+            if self._check.differs(self._ids.tokenizer, self._checked_text(rebuilt, ready)):
+                differ = True
+                self._ids = replace(self._ids, tokenizer=self._ids.tokenizer.without_stand_in())
+                rebuilt = self._rebuild(reply, sample.prompt, sample.dataset, endpoint, verdict)
         except EagleError as error:
             return Judged(reply, None, None, verdict, clean_line(str(error), 300))
         final = labelled(rebuilt, reply, verdict, doubted=self._doubted)
-        return Judged(reply, rebuilt, as_stored(final, reply, ready.prompt_ids), verdict)
+        prompt_ids = self._ids.prompt_ids(sample.prompt, sample.dataset) if differ else ready.prompt_ids
+        return Judged(reply, rebuilt, as_stored(final, reply, prompt_ids), verdict, encoders_differ=differ)
+
+    def _rebuild(self, reply: Reply, prompt: Prompt, dataset: str, endpoint: str, verdict: Verdict) -> Rebuilt:
+        offset = None if verdict.cause is None else verdict.cause.offset
+        return self._ids.rebuild(reply, prompt, dataset, endpoint, offset=offset)
+
+    def _checked_text(self, rebuilt: Rebuilt, ready: ReadySample) -> str:
+        prompt = self._ids.tokenizer.vocabulary.decode(ready.prompt_ids or ()).decode("utf-8", "replace")
+        return prompt + rebuilt.raw
+
+    def _again(self, item: ToRebuild, verdict: Verdict) -> Iterator[tuple[int, TokensResult]]:
+        row = item.row
+        try:
+            reply = read_kept(item.reply.encoding, item.reply.body)
+            rebuilt = self._rebuild(reply, item.prompt, row.dataset, row.endpoint or "", verdict)
+        except EagleError:
+            return  # it was named when it came
+        final = labelled(rebuilt, reply, verdict, doubted=self._doubted)
+        yield row.id, as_stored(final, reply, None if item.tokens is None else item.tokens.prompt_ids)
 
 
 def labelled(rebuilt: Rebuilt, reply: Reply, verdict: Verdict, *, doubted: bool) -> Rebuilt:
@@ -137,8 +178,9 @@ def labelled(rebuilt: Rebuilt, reply: Reply, verdict: Verdict, *, doubted: bool)
         evidence = "conflict"
     if evidence == rebuilt.evidence:
         return rebuilt
-    reason = "A finding doubts the format." if doubted else "The endpoint's counts show an unexplained constant."
+    reason = "A finding doubts the format." if doubted else distrust(rebuilt.evidence)
     usability = rebuilt.usability
     if usability == "usable":
         usability = "text_suspect" if doubted else "resegmented"
-    return replace(rebuilt, evidence=evidence, reason=reason, usability=usability)
+    excess = None if rebuilt.evidence == "streamed" else rebuilt.excess
+    return replace(rebuilt, evidence=evidence, reason=reason, usability=usability, excess=excess)

@@ -1,20 +1,25 @@
 """What every end of a request teaches: prompt bounds, endpoints to avoid, offsets, breaches, a provider that failed."""
 
 import time
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
 
 from eagletui.config import CheckSection
-from eagletui.core.drift import Verdict
+from eagletui.core.drift import Cause, Verdict
 from eagletui.core.findings import Finding
 from eagletui.core.money import format_usd
+from eagletui.core.prompt_counts import PromptCounts
+from eagletui.core.reply import Reply
+from eagletui.engine.answers import ReadySample
 from eagletui.engine.budget import PromptBounds
 from eagletui.engine.dispatch import Landing
 from eagletui.engine.gates import Gates
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.pace import Pace
+from eagletui.engine.second_look import SecondLook
 from eagletui.engine.watch import Review, Watch, labels_alike, write_finding, write_review
 from eagletui.ledger.orders import Finished, Overrun
 from eagletui.ledger.writer import LedgerWriter
@@ -29,6 +34,9 @@ class _Judgement(NamedTuple):
     endpoint: str
     verdict: Verdict
     """In force when the answer was labelled."""
+    sample_id: int
+    ended: bool
+    """The model ended the answer itself, so that a constant of the end token applies."""
 
 
 @dataclass(slots=True)
@@ -41,11 +49,16 @@ class Lessons:
     check: CheckSection
     watch: Watch
     bounds: PromptBounds
+    second_look: SecondLook
     avoid: dict[int, str] = field(default_factory=dict)
     """By sample id: the endpoint that failed it last."""
     _judged: dict[int, _Judgement] = field(default_factory=dict)
-    _stale: set[str] = field(default_factory=set)
-    """Endpoints with samples on disk that were labelled before the verdict in force."""
+    _ended: dict[str, "array[int]"] = field(default_factory=dict)
+    """By endpoint: samples on disk that a constant of the end token would rebuild."""
+    _causes: dict[str, Cause | None] = field(default_factory=dict)
+    """By endpoint: the constant under which they are rebuilt."""
+    _stale: dict[str, "array[int]"] = field(default_factory=dict)
+    """By endpoint: samples on disk that were labelled before the verdict in force."""
     _failures_in_a_row: int = 0
     _answered_at: float = field(default_factory=time.monotonic)
 
@@ -73,8 +86,12 @@ class Lessons:
         """Learn from rows that are on disk."""
         for finished in batch:
             judged = self._judged.pop(finished.attempt_id, None)
-            if judged is not None and not labels_alike(judged.verdict, self.watch.verdict(judged.endpoint)):
-                self._stale.add(judged.endpoint)
+            if judged is None:
+                continue
+            if judged.ended:
+                self._ended.setdefault(judged.endpoint, array("q")).append(judged.sample_id)
+            if not labels_alike(judged.verdict, self.watch.verdict(judged.endpoint)):
+                self._stale.setdefault(judged.endpoint, array("q")).append(judged.sample_id)
         self.overcharged(overruns)
 
     def overcharged(self, overruns: Sequence[Overrun]) -> None:
@@ -88,11 +105,23 @@ class Lessons:
 
     async def review(self) -> None:
         """Judge the endpoints that answered, and act on a breach of `[check]`."""
-        stale, self._stale = self._stale, set()
+        stale, self._stale = self._stale, {}
         for review in self.watch.review(stale):
             await self.ledger.do(partial(_write_review, review))
+            self._look_again(review, stale.get(review.endpoint, ()))
             for breach in review.breaches:
                 await self._breached(review.endpoint, breach)
+
+    def _look_again(self, review: Review, stale: Sequence[int]) -> None:
+        """Have answers rebuilt that were filed under another constant of their endpoint: labels alone cannot prove."""
+        cause, endpoint = review.verdict.cause, review.endpoint
+        if not review.relabels:
+            return
+        if cause != self._causes.get(endpoint):
+            self._causes[endpoint] = cause
+            self.second_look.ask(endpoint, review.verdict, tuple(self._ended.get(endpoint, ())))
+        elif cause is not None:
+            self.second_look.ask(endpoint, review.verdict, stale)
 
     def _see(self, landing: Landing) -> None:
         flight, judged = landing.flight, landing.judged
@@ -102,8 +131,10 @@ class Lessons:
         if judged.reply.usage is not None:
             self.bounds.learn(tag, flight.ready.prompt_tokens, judged.reply.usage.prompt_tokens)
         if judged.rebuilt is not None:
-            self.watch.see(tag, flight.ready.sample.key, judged.reply, judged.rebuilt)
-            self._judged[flight.attempt_id] = _Judgement(tag, judged.verdict)
+            ready = flight.ready
+            self.watch.see(tag, ready.sample.key, judged.reply, judged.rebuilt, _prompt_counts(ready, judged.reply))
+            self._causes.setdefault(tag, judged.verdict.cause)
+            self._judged[flight.attempt_id] = _Judgement(tag, judged.verdict, ready.sample.id, judged.rebuilt.ended)
 
     def _note_failure(self, failure: ProviderFailure) -> None:
         self._failures_in_a_row += 1
@@ -125,6 +156,13 @@ class Lessons:
         elif self.check.on_breach == "quarantine":
             self.pace.lanes[endpoint].quarantined = True
             await self.ledger.do(partial(_close_endpoint, endpoint))
+
+
+def _prompt_counts(ready: ReadySample, reply: Reply) -> PromptCounts | None:
+    billed = reply.usage.prompt_tokens if reply.usage else None
+    if billed is None or ready.prompt_ids is None:
+        return None
+    return PromptCounts(billed, len(ready.prompt_ids), ready.sample.prompt.tools_json is not None)
 
 
 def _close_endpoint(endpoint: str, writer: LedgerWriter) -> None:

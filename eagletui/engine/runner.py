@@ -23,6 +23,7 @@ from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.lessons import Lessons
 from eagletui.engine.market import Market
 from eagletui.engine.pace import Pace
+from eagletui.engine.second_look import SecondLook
 from eagletui.engine.settle import Settler
 from eagletui.engine.steering import Steering
 from eagletui.engine.watch import Watch
@@ -33,6 +34,7 @@ from eagletui.ledger.rows import LimitedBy, RunRow
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.providers.base import Provider, ProviderFailure
 from eagletui.runs import RunFolder
+from eagletui.tokens.live_check import DIFFERENCE
 
 POLL_S: Final = 0.05
 """Orders are looked for this often; they promise to take effect within 250 ms."""
@@ -95,6 +97,7 @@ class Runner:
             check=config.check,
             watch=watch,
             bounds=PromptBounds(),
+            second_look=SecondLook(folder.ledger_path, desk, ledger),
         )
         self._dispatcher = Dispatcher(
             provider=provider,
@@ -160,6 +163,7 @@ class Runner:
         tasks = [
             self._spawn(self._filing.run()),
             self._spawn(self._settler.run()),
+            self._spawn(self._lessons.second_look.run()),
             self._spawn(self._beat()),
             self._spawn(self._refresh_prices()),
         ]
@@ -202,7 +206,7 @@ class Runner:
             return self._code()
         if self._signals == 0 and await self._lifted():
             return None
-        if self._dispatcher.flights or self._filing.waiting or self._desk.waiting:
+        if self._dispatcher.flights or self._filing.waiting or self._desk.waiting or self._lessons.second_look.waiting:
             return None
         if self._signals:
             return INTERRUPTED
@@ -375,6 +379,8 @@ def _event_of(landing: Landing) -> LogLine | None:
         return LogLine(landing.failure.kind, key, f"{landing.flight.endpoint.tag}: {landing.failure.detail}")
     if landing.judged is not None and landing.judged.trouble:
         return LogLine("not_rebuilt", key, landing.judged.trouble)
+    if landing.judged is not None and landing.judged.encoders_differ:
+        return LogLine("encoder", key, f"{DIFFERENCE}. `eagletui rebuild` makes the ids of earlier answers again.")
     return None
 
 

@@ -4,21 +4,57 @@ Verdicts are a pure function of an endpoint's counts (`core/drift.py`), recomput
 """
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from eagletui.config import CheckSection
-from eagletui.core.drift import LEAST_SAMPLES, EndpointCounts, Split, Verdict, judge
+from eagletui.core.drift import LEAST_SAMPLES, NO_STREAMS, EndpointCounts, Split, Streams, Verdict, judge
 from eagletui.core.fidelity import PROVED
-from eagletui.core.findings import Finding, endpoint_findings
+from eagletui.core.findings import (
+    ODD_ENDS,
+    Finding,
+    cut_anew_finding,
+    end_finding,
+    endpoint_findings,
+    leaving_endpoints,
+    proved_arguments_finding,
+)
+from eagletui.core.prompt_counts import PromptCounts, prompt_finding
 from eagletui.core.reply import Reply
 from eagletui.ledger.reader_counts import CountedGroup
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.tokens.answer import Rebuilt
 
-CHECKED_KINDS: Final = ("constant", "counts", "drift", "unproven")
+BREACHES: Final = ("constant", "counts", "end_token", "drift", "unproven")
+"""Findings that break `[check]`."""
+
+CHECKED_KINDS: Final = (*BREACHES, "cut_anew", "prompt", "arguments", "endpoint")
 """Findings that the watch opens and closes."""
+
+PROMPTS_COUNTED: Final = 2000
+"""Prompts of an endpoint that are compared with their bill: what a server adds shows in the first ones."""
+
+
+@dataclass(slots=True)
+class Faulty:
+    """How many of how many show a fault."""
+
+    affected: int = 0
+    examined: int = 0
+    example: str | None = None
+
+    def add(self, sample_key: str, is_faulty: bool) -> None:
+        """Count one more."""
+        self.examined += 1
+        if is_faulty:
+            self.affected += 1
+            self.example = sample_key
+
+    @property
+    def is_systematic(self) -> bool:
+        """Tell whether enough were seen and too many of them are faulty."""
+        return self.examined >= LEAST_SAMPLES and self.affected > ODD_ENDS * self.examined
 
 
 @dataclass(slots=True)
@@ -35,9 +71,39 @@ class Tally:
     """Samples by finish reason (None where the model did not end the answer) and drift with no constant undone."""
     example: str | None = None
     """A sample that is off."""
+    canonical: Counter[tuple[str | None, int]] = field(default_factory=Counter)
+    """Samples by finish reason, as above, and what the canonical encoding differs from the bill by."""
+    streams: Streams = NO_STREAMS
+    refuted: str | None = None
+    """A sample whose stream has other pieces than tokens."""
+    prompts: Counter[PromptCounts] = field(default_factory=Counter)
+    prompt_example: str | None = None
+    """A sample whose prompt is billed otherwise."""
+    ends: Faulty = field(default_factory=Faulty)
+    """Answers that end with another token than the format's, among those whose last token is known."""
+    arguments: Faulty = field(default_factory=Faulty)
+    """Answers whose arguments the server wrote again, among those with calls and proved ids."""
     verdict: Verdict = field(default_factory=Verdict)
     findings: tuple[Finding, ...] = ()
     """As last reviewed."""
+
+    def take_prompt(self, counts: PromptCounts, sample_key: str) -> None:
+        """Add a prompt whose tokens are counted and billed."""
+        if self.prompts.total() < PROMPTS_COUNTED:
+            self.prompts[counts] += 1
+            if counts.excess:
+                self.prompt_example = sample_key
+
+    def take_faults(self, sample_key: str, rebuilt: Rebuilt) -> None:
+        """Add what one answer shows beside its count."""
+        if rebuilt.stream_holds is not None:
+            held, refuted = self.streams
+            self.streams = Streams(held + rebuilt.stream_holds, refuted + (not rebuilt.stream_holds))
+            self.refuted = self.refuted if rebuilt.stream_holds else sample_key
+        if rebuilt.ended and rebuilt.sampled_end is not None:
+            self.ends.add(sample_key, "end_token" in rebuilt.findings)
+        if rebuilt.arguments_kept is not None:
+            self.arguments.add(sample_key, not rebuilt.arguments_kept)
 
     def count(self, split: Split, excess: int | None, samples: int, example: str) -> None:
         """Add samples that differ from their bill by as much."""
@@ -47,6 +113,14 @@ class Tally:
         row[excess] = row.get(excess, 0) + samples
         if excess:
             self.example = example
+
+    @property
+    def off_canonical(self) -> tuple[int, int]:
+        """Answers whose canonical count differs from the bill under the verdict, and all that have one."""
+        off = sum(
+            samples for (finish, excess), samples in self.canonical.items() if excess != self.verdict.offset(finish)
+        )
+        return off, self.canonical.total()
 
     @property
     def off(self) -> int:
@@ -110,8 +184,18 @@ class Watch:
         tally = self._tallies.get(endpoint)
         return Verdict() if tally is None else tally.verdict
 
-    def see(self, endpoint: str, sample_key: str, reply: Reply, rebuilt: Rebuilt) -> None:
-        """Count one answer."""
+    def see(
+        self, endpoint: str, sample_key: str, reply: Reply, rebuilt: Rebuilt, prompt: PromptCounts | None = None
+    ) -> None:
+        """Count one answer.
+
+        Args:
+            endpoint: the one that answered.
+            sample_key: names the sample in findings.
+            reply: as parsed.
+            rebuilt: its ids, before any label was taken back.
+            prompt: its prompt's tokens; None where they are not billed or could not be rendered.
+        """
         tally = self._tallies.setdefault(endpoint, Tally())
         split = Split(reply.finish_reason or "unknown", bool(reply.reasoning), bool(reply.tool_calls))
         tally.count(split, rebuilt.plain_excess, 1, sample_key)
@@ -119,10 +203,15 @@ class Watch:
         tally.proved += rebuilt.evidence in PROVED
         if rebuilt.drift is not None and rebuilt.billed is not None:
             tally.billed += rebuilt.billed
+            if rebuilt.canonical_excess is not None:
+                tally.canonical[split.finish if rebuilt.ended else None, rebuilt.canonical_excess] += 1
             if rebuilt.ended:
                 tally.drifts[split.finish, rebuilt.drift + (rebuilt.offset or 0)] += 1
             else:
                 tally.drifts[None, rebuilt.drift] += 1
+        tally.take_faults(sample_key, rebuilt)
+        if prompt is not None:
+            tally.take_prompt(prompt, sample_key)
         self._touched.add(endpoint)
 
     def review(self, stale: Collection[str] = ()) -> list[Review]:
@@ -136,7 +225,7 @@ class Watch:
         return [review for review in reviews if review is not None]
 
     def _review(self, endpoint: str, tally: Tally, is_stale: bool) -> Review | None:
-        verdict = judge(EndpointCounts(tally.counts))
+        verdict = judge(EndpointCounts(tally.counts), tally.streams)
         changed = is_stale or not labels_alike(verdict, tally.verdict)
         tally.verdict = verdict
         findings = self._findings(endpoint, tally)
@@ -145,12 +234,14 @@ class Watch:
         tally.findings = findings
         standing = {(finding.kind, endpoint) for finding in findings}
         self._raised -= {known for known in self._raised if known[1] == endpoint and known not in standing}
-        breaches = tuple(finding for finding in findings if (finding.kind, endpoint) not in self._raised)
+        breaches = tuple(
+            finding for finding in findings if finding.kind in BREACHES and (finding.kind, endpoint) not in self._raised
+        )
         self._raised |= standing
         return Review(endpoint, verdict, changed and not self._doubted, findings, breaches)
 
     def _findings(self, endpoint: str, tally: Tally) -> tuple[Finding, ...]:
-        found = endpoint_findings(endpoint, tally.verdict, tally.example)
+        found = [*endpoint_findings(endpoint, tally.verdict, tally.example), *self._faults(endpoint, tally)]
         if tally.samples < LEAST_SAMPLES:
             return tuple(found)
         drift_percent = 100.0 * tally.off / tally.billed if tally.billed else 0.0
@@ -172,6 +263,22 @@ class Watch:
             found.append(Finding("unproven", sentence, unproven, tally.samples, None, action, endpoint))
         return tuple(found)
 
+    def _faults(self, endpoint: str, tally: Tally) -> Iterator[Finding]:
+        """Word what the answers of an endpoint show beside its counts."""
+        if tally.verdict.cut_anew:
+            yield cut_anew_finding(endpoint, tally.streams, tally.refuted)
+        prompt = prompt_finding(endpoint, tally.prompts, tally.prompt_example)
+        if prompt is not None:
+            yield prompt
+        if tally.ends.is_systematic:
+            yield end_finding(endpoint, tally.ends.affected, tally.ends.examined, tally.ends.example)
+        if tally.arguments.is_systematic:
+            faulty = tally.arguments
+            yield proved_arguments_finding(endpoint, faulty.affected, faulty.examined, faulty.example)
+        off = {tag: other.off_canonical for tag, other in self._tallies.items()}
+        leaving = leaving_endpoints(off, {endpoint: tally.example} if tally.example else {})
+        yield from (finding for finding in leaving if finding.endpoint == endpoint)
+
 
 def write_finding(finding: Finding, writer: LedgerWriter) -> bool:
     """Put a finding into the ledger, and say whether it is new or was closed."""
@@ -188,7 +295,7 @@ def write_finding(finding: Finding, writer: LedgerWriter) -> bool:
 
 def labels_alike(one: Verdict, other: Verdict) -> bool:
     """Tell whether two verdicts give every answer the same label."""
-    return (one.cause, one.trusted) == (other.cause, other.trusted)
+    return (one.cause, one.trusted, one.cut_anew) == (other.cause, other.trusted, other.cut_anew)
 
 
 def write_review(writer: LedgerWriter, review: Review) -> int:

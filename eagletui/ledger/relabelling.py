@@ -3,7 +3,7 @@
 import sqlite3
 from typing import NamedTuple
 
-from eagletui.core.drift import Verdict, relabel
+from eagletui.core.drift import Verdict, distrust, relabel
 from eagletui.core.fidelity import Evidence
 
 
@@ -57,16 +57,19 @@ def _write(connection: sqlite3.Connection, answer: _Answer, evidence: Evidence, 
     usability = answer.usability
     if (answer.evidence, evidence, usability) == ("conflict", "counted", "resegmented"):
         usability = "usable"
-    elif (answer.evidence, evidence, usability) == ("counted", "conflict", "usable"):
+    elif evidence == "conflict" and usability == "usable":
         usability = "resegmented"
     connection.execute(
-        """UPDATE samples SET evidence = :evidence, offset_tokens = :offset, drift_tokens = :drift,
+        """UPDATE samples SET
+            evidence = :evidence, offset_tokens = :offset, drift_tokens = :drift, excess_tokens = :excess,
             usability = CASE state WHEN 'quarantined' THEN usability ELSE :usability END,
             usability_before = CASE state WHEN 'quarantined' THEN :usability END WHERE id = :id""",
         {
             "evidence": evidence,
             "offset": applied,
             "drift": answer.billed - answer.counted - applied,
+            # Ids that other pieces than tokens gave say nothing about a count.
+            "excess": None if (answer.evidence, evidence) == ("streamed", "conflict") else answer.excess,
             "usability": usability,
             "id": answer.id,
         },
@@ -74,8 +77,8 @@ def _write(connection: sqlite3.Connection, answer: _Answer, evidence: Evidence, 
     if evidence != answer.evidence:
         named = f", offset {applied} ({verdict.cause.name})" if applied and verdict.cause else ""
         reason = f"{answer.counted} tokens counted and {answer.billed} billed{named}."
-        if not verdict.trusted:
-            reason = "The endpoint's counts show an unexplained constant."
+        if not verdict.trusted or answer.evidence == "streamed":
+            reason = distrust(answer.evidence)
         connection.execute(
             "UPDATE tokens SET evidence = ?, reason = ? WHERE sample_id = ?", (evidence, reason, answer.id)
         )

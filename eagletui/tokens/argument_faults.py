@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from eagletui.core.argument_style import RESPELLINGS, Histogram, Respelling, respelled
 from eagletui.core.drift import LEAST_SAMPLES, Verdict
-from eagletui.core.findings import Finding, histogram_findings, rewritten_finding
+from eagletui.core.findings import Finding, histogram_findings, proved_arguments_finding, rewritten_finding
 from eagletui.core.outputs import Part, Text
 from eagletui.tokens.answer import Rebuilt
 from eagletui.tokens.load import Tokenizer
@@ -71,8 +71,7 @@ def _by_proof(endpoint: str, samples: Sequence[CallingSample]) -> Finding | None
     rewritten = [sample for sample in proved if not sample.rebuilt.arguments_kept]
     if len(rewritten) <= _SYSTEMATIC * len(proved):
         return None
-    words = f"the proved ids of {len(rewritten)} of {len(proved)} answers with calls write other arguments than shown"
-    return rewritten_finding(endpoint, words, len(rewritten), len(proved), rewritten[0].id)
+    return proved_arguments_finding(endpoint, len(rewritten), len(proved), rewritten[0].id)
 
 
 def _by_count(

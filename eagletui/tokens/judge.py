@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from eagletui.core.drift import EndpointCounts, Split, Streams, Verdict, judge, relabel
 from eagletui.core.findings import (
+    ODD_ENDS,
     WRONG_FORMAT,
     Finding,
     cut_anew_finding,
@@ -37,9 +37,6 @@ _TEMPLATE_KINDS: Mapping[str, str] = {
     "template glue after": "glue",
     "template glue before": "glue",
 }
-
-ODD_ENDS: Final = 0.2
-"""Share of answers that may end with another end token of the model before the format's is called wrong."""
 
 
 @dataclass(frozen=True, slots=True)
