@@ -7,7 +7,6 @@ that repeats until nothing is better.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from heapq import nlargest
 from math import exp, inf
 from typing import Final, NamedTuple
@@ -16,8 +15,7 @@ from eagletui.core.alternatives import Change, Lattice, differences, disjoint, r
 from eagletui.core.combinations import Combination, Lengths, Weighed, best_combinations, log_sum, log_total
 from eagletui.core.fidelity import HIDDEN_TAIL
 from eagletui.core.hidden_tail import UnfinishedPieces
-from eagletui.core.likelihood import Likelihood
-from eagletui.core.sampling import Sampling
+from eagletui.core.opinions import Opinion, Question
 from eagletui.core.vocabulary import Vocabulary
 from eagletui.models.load import TargetModel
 from eagletui.models.paths import Path, PathScores, Step
@@ -60,43 +58,6 @@ BILL_ERRS: Final = -7.0
 """Log weight of a length that the bill does not name: counts are seldom wrong for reasons of their own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """An answer whose cut is not proved."""
-
-    prompt_ids: Sequence[int]
-    """What it answers; at least one."""
-    ids: tuple[int, ...]
-    """As rebuilt."""
-    sampling: Sampling
-    length: int | None = None
-    """Tokens sampled, as billed and without the endpoint's named constant; None where no count is to be used."""
-    cut: bool = False
-    """The answer was cut, so up to `HIDDEN_TAIL` of its tokens may be hidden behind `ids`."""
-    tail_shown: bool = False
-    """The server showed that there are such tokens."""
-
-
-@dataclass(frozen=True, slots=True)
-class Opinion:
-    """What the target model says of an answer."""
-
-    ids: tuple[int, ...]
-    """The most likely cut of the same bytes."""
-    posterior: float
-    """Its probability among all cuts, 0 to 1."""
-    margin: float
-    """Log of how much more likely it is than the given ids, lengths aside; 0 where it is the same."""
-    hidden: int
-    """Tokens that the bill leaves for a hidden tail."""
-    scores: tuple[float, ...]
-    """Log-probability of each of `ids` under the sampling."""
-    likelihood: Likelihood
-    """Of the given ids."""
-    tokens: int
-    """Tokens computed, without the prompt."""
-
-
 class Arbiter:
     """Answers questions with one target model."""
 
@@ -123,12 +84,10 @@ class Arbiter:
         search = _Search(scores, self._lengths(question, scores))
         search.run()
         best = search.base
-        hidden = 0 if question.length is None else question.length - len(best.ids)
         return Opinion(
             ids=best.ids,
             posterior=search.posterior(),
             margin=best.score - scores.first.score,
-            hidden=hidden if question.cut and 0 <= hidden <= HIDDEN_TAIL else 0,
             scores=best.scores,
             likelihood=scores.likelihood,
             tokens=scores.tokens,

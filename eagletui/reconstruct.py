@@ -87,6 +87,10 @@ class Outcome:
     """Output objects, in order."""
     summary: dict[str, Any]
     findings: tuple[Finding, ...]
+    rebuilt: tuple[Rebuilt, ...]
+    """What the lines were made of, in order."""
+    prompt_ids: tuple[tuple[int, ...] | None, ...]
+    """Of each line; None where they are not known."""
 
 
 def read_recorded(path: Path, tokenizer: Tokenizer | None) -> list[Recorded]:
@@ -151,11 +155,10 @@ def reconstruct_file(records: Sequence[Recorded], job: Job, progress: Progress |
         lambda position, offset: job.rebuild(records[position], offset),
         [name for name, choice in job.profiles.items() if choice.profile.losses(job.fmt.name).arguments != "verbatim"],
     )
-    lines = [
-        _line(recorded, sample.rebuilt, prompt_ids, job)
-        for recorded, sample, prompt_ids in zip(records, judgement.samples, rendered, strict=True)
-    ]
-    return Outcome(tuple(lines), _summary(lines, judgement, job), judgement.findings)
+    rebuilt = tuple(sample.rebuilt for sample in judgement.samples)
+    prompt_ids = tuple(map(_prompt_ids, records, rendered))
+    lines = [line_object(*of_one, job) for of_one in zip(records, rebuilt, prompt_ids, strict=True)]
+    return Outcome(tuple(lines), _summary(lines, judgement, job), judgement.findings, rebuilt, prompt_ids)
 
 
 def write_lines(path: Path, lines: Sequence[Mapping[str, Any]]) -> None:
@@ -327,9 +330,9 @@ def _prompt_ids(recorded: Recorded, rendered: tuple[int, ...] | None) -> tuple[i
     return rendered if rendered is None or billed in (None, len(rendered)) else None
 
 
-def _line(recorded: Recorded, rebuilt: Rebuilt, rendered: tuple[int, ...] | None, job: Job) -> dict[str, Any]:
+def line_object(recorded: Recorded, rebuilt: Rebuilt, prompt_ids: tuple[int, ...] | None, job: Job) -> dict[str, Any]:
+    """A rebuilt answer as the JSON contract has it, compared with the truth where the line holds it."""
     line: dict[str, Any] = {"id": recorded.id}
-    prompt_ids = _prompt_ids(recorded, rendered)
     if prompt_ids is not None:
         line["prompt_ids"] = list(prompt_ids)
     spans = rebuilt.spans

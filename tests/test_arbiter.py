@@ -6,7 +6,8 @@ from math import exp
 import pytest
 import torch
 
-from eagletui.arbiter import BILL_ERRS, Arbiter, Question
+from eagletui.arbiter import BILL_ERRS, Arbiter
+from eagletui.core.opinions import Question
 from eagletui.core.posterior import SURE
 from eagletui.core.sampling import Sampling
 from eagletui.core.vocabulary import Vocabulary
