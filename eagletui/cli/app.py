@@ -33,7 +33,7 @@ GROUPS: Final[dict[str, tuple[Command, ...]]] = {
         Command("ls", "ls", "list the runs"),
         Command("status", "status", "the figures of a run"),
         Command("ctl", "ctl", "pause, resume, stop a run; change its cap, stop-at and pace; retry samples"),
-        Command("inspect", "inspect", "one sample: its reply, raw text, ids, spans and tail"),
+        Command("inspect", "inspect", "the samples worth a look; one sample: its text, ids, spans, tail and reply"),
     ),
     "Ids": (
         Command("reconstruct", "reconstruct", "rebuild exact ids from recorded API replies"),
@@ -49,6 +49,7 @@ GROUPS: Final[dict[str, tuple[Command, ...]]] = {
         Command("export", "export", "write training data"),
     ),
     "Tools": (
+        Command("doctor", "doctor", "this machine: terminal, disk, limits, what would end a run, packages, the key"),
         Command("serve", "serve", "an OpenRouter-shaped server on loopback, with a real model or recorded replies"),
     ),
 }

@@ -95,7 +95,7 @@ def print_summary(folder: RunFolder, reader: LedgerReader) -> None:
         ("exact", exact_text(snapshot)),
         ("resegmented", f"{counted(snapshot.resegmented, 'sample')} whose ids are not what re-encoding the text gives"),
         ("drift", drift_text(snapshot)),
-        ("dollars", f"{dollars_text(snapshot)} (of the demo's own provider: nobody is charged)"),
+        ("dollars", dollars_text(snapshot)),
         ("books", _books_text(folder, snapshot.spend.books.settled_pico)),
         (
             "features",
@@ -133,7 +133,7 @@ def _books_text(folder: RunFolder, settled_pico: int) -> str:
         return f"the provider's books cannot be read: {error.strerror}"
     spent_pico = sum(msgspec.json.decode(line).get("cost_pico", 0) for line in lines)
     if spent_pico == settled_pico:
-        return f"the provider's own books say the same: {spent_pico:,} picodollars"
+        return f"the provider's own books say the same: {spent_pico:,} picodollars (local, nobody is charged)"
     return f"the provider's own books say {spent_pico:,} picodollars, the ledger {settled_pico:,}"
 
 

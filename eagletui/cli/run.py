@@ -1,5 +1,6 @@
 """`eagletui run`: start a run or go on with one."""
 
+import os
 from typing import Annotated
 
 import typer
@@ -8,6 +9,7 @@ from eagletui.cli.attach import Ascii, NoMouse, show
 from eagletui.cli.create import create_run, existing, read_config, take_up
 from eagletui.cli.ctl import arguments, order
 from eagletui.cli.follow import DONE, end_helpers, follow, has_work, outcome
+from eagletui.cli.lifetime import lifetime_checks
 from eagletui.cli.output import counted, on_terminal, say, short_path
 from eagletui.config import RUN_NAME, RunConfig
 from eagletui.core.errors import EagleError, InputError, RunError
@@ -55,6 +57,9 @@ def run(
     joined = start_workers(folder, chosen, exit_when_paused=not screens and not detach)
     if detach:
         say(f"Run {folder.name} is under way. Look at it with: eagletui attach {folder.name}")
+        for check in lifetime_checks(os.environ):
+            if check.level != "ok":
+                say(f"note: {check.detail}; {check.advice}")
         return 0
     if screens:
         return open_screens(folder, ascii_=ascii_, mouse=not no_mouse)
