@@ -37,6 +37,7 @@ GROUPS: Final[dict[str, tuple[Command, ...]]] = {
     ),
     "Ids": (
         Command("reconstruct", "reconstruct", "rebuild exact ids from recorded API replies"),
+        Command("arbitrate", "arbitrate", "let the target model decide between cuts that are not proved"),
         Command("validate", "validate", "compare recorded ids with what text alone would give"),
         Command("rebuild", "rebuild", "a run's ids again from its stored replies, for $0"),
         Command("accept", "accept", "sign a verdict on a data set whose mismatched samples are known"),
