@@ -27,7 +27,7 @@ def steps(what: str, total: int) -> Iterator[Callable[[int, int], None]]:
 
         with Progress(console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task(what, total=total)
-            yield lambda done, _: bar.update(task, completed=done)
+            yield lambda done, of: bar.update(task, completed=done, total=of)
         return
     told = time.monotonic()
 

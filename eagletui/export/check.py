@@ -244,7 +244,8 @@ def _against_model(manifest: TrainerManifest, target: TargetModel, chosen: list[
         if 0 <= int(record.token_ids.min()) <= int(record.token_ids.max()) < target.vocab_size
     ]
     capture = Capture(target, FeatureLayers(facts.num_layers, facts.layers_entering))
-    compared = [compare(capture, record, manifest.last_hidden_norm or "pre") for record in fitting]
+    norm, was_fp8 = manifest.last_hidden_norm or "pre", facts.stored == "fp8"
+    compared = [compare(capture, record, norm, was_fp8=was_fp8) for record in fitting]
     capture.close()
     yield from judge(compared)
 

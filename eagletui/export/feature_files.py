@@ -23,6 +23,7 @@ from eagletui.core.features import AUX_LAYERS, SLOTS
 from eagletui.export.gathered import Gathered
 from eagletui.export.replacement import Replacement, flush_folder
 from eagletui.export.trainer_folder import JOURNAL, ROWS, ExportedRow, FeatureFile, Journal, read_rows
+from eagletui.extract.fp8 import SCALES, Quantized
 from eagletui.extract.shards import Record, ShardReader
 
 STORED: Final = "bfloat16"
@@ -52,26 +53,47 @@ class FileForm(Protocol):
     def path(self, row: int) -> str:
         """Return the file of a row, relative to the exported folder."""
 
-    def content(self, record: Record) -> bytes:
-        """Return what the file holds."""
+    def content(self, record: Record, rounded: Quantized | None) -> bytes:
+        """Return what the file holds.
+
+        Args:
+            record: the features.
+            rounded: the same states as a shard of fp8 holds them; None for other shards.
+        """
+
+    def token_bytes(self, hidden_size: int) -> int:
+        """Return what a token takes."""
 
 
 class SpeculatorsFile:
     """`hidden_states/hs_{row}.safetensors` of speculators 0.9.0 (`FileTransfer` in hs_connectors).
 
-    `token_ids` int64 [T] and `hidden_states` bfloat16 [T, 4, H], the last slot before the final norm.
+    `token_ids` int64 [T] and `hidden_states` bfloat16 [T, 4, H], the last slot before the final norm. With fp8 (class
+    `FP8Transfer`) `hidden_states` is float8_e4m3fn and `hidden_states_scales` float32 [T, 1, 1] stands beside it.
     """
 
     owned = re.compile(r"\Ahidden_states/hs_(\d+)\.safetensors(\.lock)?\Z")
+
+    def __init__(self, *, fp8: bool = False) -> None:
+        """Take whether the shards hold fp8, which goes into the files as it is."""
+        self._fp8 = fp8
 
     def path(self, row: int) -> str:
         """Return the file of a row."""
         return f"hidden_states/hs_{row}.safetensors"
 
-    def content(self, record: Record) -> bytes:
+    def token_bytes(self, hidden_size: int) -> int:
+        """Return what a token takes."""
+        return SLOTS * hidden_size + 12 if self._fp8 else SLOTS * hidden_size * 2 + 8
+
+    def content(self, record: Record, rounded: Quantized | None) -> bytes:
         """Return the file's bytes."""
+        ids = record.token_ids.contiguous()
+        if rounded is not None:
+            states, scales = (part.contiguous() for part in rounded)
+            return bytes(save({"token_ids": ids, "hidden_states": states, SCALES: scales}))
         states = record.hidden_states.to(getattr(torch, STORED)).contiguous()
-        return bytes(save({"token_ids": record.token_ids.contiguous(), "hidden_states": states}))
+        return bytes(save({"token_ids": ids, "hidden_states": states}))
 
 
 class SpecForgeFile:
@@ -93,8 +115,12 @@ class SpecForgeFile:
         first = row // self.GROUP * self.GROUP
         return f"rows_{first}-{first + self.GROUP}/data_{row}.ckpt"
 
-    def content(self, record: Record) -> bytes:
-        """Return the file's bytes."""
+    def token_bytes(self, hidden_size: int) -> int:
+        """Return what a token takes."""
+        return SLOTS * hidden_size * 2 + 16
+
+    def content(self, record: Record, rounded: Quantized | None) -> bytes:
+        """Return the file's bytes; states that were rounded come restored."""
         stored = getattr(torch, STORED)
         rows = len(record.token_ids)
         with torch.inference_mode():
@@ -146,7 +172,7 @@ def plan_files(
         file = None if before is None or before.ids_digest != row.ids_digest else before.feature
         if file is None or (file.shard_xxh3, file.position) != place[1:] or not _is_there(out, file):
             missing.append(number)
-            needed += row.tokens * (SLOTS * hidden_size * 2 + 16) + _HEADER_BYTES
+            needed += row.tokens * form.token_bytes(hidden_size) + _HEADER_BYTES
         elif file.path == form.path(number):
             kept[number] = replace(row, feature=file)
         else:
@@ -191,10 +217,10 @@ def write_files(
         for number, row in _moved(out, form, plan):
             done[number] = row
             journal.add(row)
-        for count, (number, record) in enumerate(_records(plan.missing, rows, places, features), 1):
+        for count, (number, record, rounded) in enumerate(_records(plan.missing, rows, places, features), 1):
             row, place = rows[number], places[rows[number].sample]
             _require_same_ids(record, row, gathered)
-            content = form.content(record)
+            content = form.content(record, rounded)
             path = out / form.path(number)
             path.parent.mkdir(mode=0o700, exist_ok=True)
             with Replacement(path) as stream:
@@ -231,7 +257,7 @@ def owned_files(out: Path, owned: "re.Pattern[str]") -> list[str]:
 
 def _records(
     missing: Sequence[int], rows: Sequence[ExportedRow], places: Mapping[str, FeaturePlace], features: Path
-) -> Iterator[tuple[int, Record]]:
+) -> Iterator[tuple[int, Record, Quantized | None]]:
     """Read records shard by shard, in the order in which they lie there."""
     by_shard: dict[str, list[int]] = {}
     for number in missing:
@@ -239,7 +265,9 @@ def _records(
     for shard in sorted(by_shard):
         with ShardReader(features / shard) as reader:
             for number in sorted(by_shard[shard], key=lambda number: places[rows[number].sample].position):
-                yield number, reader.record(places[rows[number].sample].position)
+                position = places[rows[number].sample].position
+                rounded = reader.rounded(position) if reader.stored == "fp8" else None
+                yield number, reader.record(position), rounded
 
 
 def _require_same_ids(record: Record, row: ExportedRow, gathered: Gathered) -> None:

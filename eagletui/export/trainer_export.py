@@ -63,7 +63,7 @@ _IDS_BYTES: Final = 3 * 16
 """Of one token on disk while the rows are written: spooled, as Arrow, and as Arrow once more."""
 
 _MUST_AGREE: Final = ("trainer", "route", "run", "served_model", "tokenizer_hash", "validation_percent")
-_MUST_AGREE_OF_TARGET: Final = ("num_layers", "hidden_size", "vocab_size", "layers_entering", "xxh3", "dtype")
+_MUST_AGREE_OF_TARGET: Final = ("num_layers", "hidden_size", "vocab_size", "layers_entering", "xxh3", "dtype", "stored")
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +250,7 @@ def _vocabulary(
 
 def _form(asked: Asked, target: ExportTarget) -> FileForm:
     if asked.trainer == "speculators":
-        return SpeculatorsFile()
+        return SpeculatorsFile(fp8=target.facts.stored == "fp8")
     assert target.features is not None
     return SpecForgeFile(load_norm(Path(target.facts.path), target.features.dtype))
 

@@ -15,6 +15,7 @@ from eagletui.core.features import AUX_LAYERS, SLOTS
 from eagletui.export import prepared
 from eagletui.export.trainer_folder import ExportedRow, TrainerManifest
 from eagletui.export.training import PROMPTS_FILE
+from eagletui.extract import fp8
 from eagletui.extract.checks import Faults
 from eagletui.extract.shards import Record
 
@@ -80,10 +81,14 @@ def read_record(content: bytes, row: ExportedRow, manifest: TrainerManifest) -> 
             tensors = load(content)
         except SafetensorError as error:
             raise ValueError(f"cannot be read: {error}") from error
-        _require(tensors, _SPECULATORS_KEYS)
+        is_fp8 = manifest.target.stored == "fp8"
+        _require(tensors, (*_SPECULATORS_KEYS, fp8.SCALES) if is_fp8 else _SPECULATORS_KEYS)
         ids, states = tensors["token_ids"], tensors["hidden_states"]
         _require_shape("token_ids", ids, (rows,), torch.int64)
-        _require_shape("hidden_states", states, (rows, SLOTS, hidden), torch.bfloat16)
+        _require_shape("hidden_states", states, (rows, SLOTS, hidden), fp8.TYPE if is_fp8 else torch.bfloat16)
+        if is_fp8:
+            _require_shape(fp8.SCALES, tensors[fp8.SCALES], (rows, 1, 1), torch.float32)
+            states = fp8.restore(fp8.Quantized(states, tensors[fp8.SCALES]), torch.bfloat16)
         return Record(row.sample, ids, mask, states)
     try:
         tensors = torch.load(io.BytesIO(content), weights_only=True)
@@ -101,8 +106,8 @@ def read_record(content: bytes, row: ExportedRow, manifest: TrainerManifest) -> 
 
 def _require(tensors: Any, keys: tuple[str, ...]) -> None:
     found = sorted(tensors) if isinstance(tensors, dict) else type(tensors).__name__
-    if found != list(keys):
-        raise ValueError(f"holds {found}, expected {list(keys)}")
+    if found != sorted(keys):
+        raise ValueError(f"holds {found}, expected {sorted(keys)}")
 
 
 def _require_shape(name: str, tensor: Any, shape: tuple[int, ...], dtype: Any) -> None:

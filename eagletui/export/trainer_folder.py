@@ -81,6 +81,8 @@ class TargetFacts:
     """Of its files; None where nothing was computed with it."""
     dtype: str | None = None
     """The features were computed in it; None without features."""
+    stored: str | None = None
+    """How the run's shards hold them, `fp8` or like `dtype`; None without features."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,7 @@ def target_of_features(folder: RunFolder, reader: LedgerReader, model: Path | No
         layers_output=manifest.layers.outputs,
         xxh3=manifest.model_xxh3,
         dtype=manifest.dtype,
+        stored=manifest.stored,
     )
     return ExportTarget(facts, _name(checkpoint, reader), checkpoint, manifest)
 

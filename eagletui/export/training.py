@@ -65,7 +65,8 @@ def speculators_commands(
         *("--train-data-ratio", repr(ratio), "--on-missing", "generate" if online else "raise"),
     ]
     if not online:
-        return [shlex.join(training)]
+        backend = ("--hidden-states-backend", "fp8") if target.stored == "fp8" else ()
+        return [shlex.join([*training, *backend])]
     states = [*target.layers_entering, target.num_layers]
     speculative = {
         "method": "extract_hidden_states",

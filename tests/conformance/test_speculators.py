@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 
 from eagletui.core.loaders import SPECULATORS, SampleLength, loader_effect
 from tests.export.exported_run import DRAFT_TOKENS, ExportedRun, add_samples, export, make_run, verify
+from tests.tiny_models import streams_of_transformers
 
 pytestmark = pytest.mark.conformance
 
@@ -160,6 +161,26 @@ def test_ids_alone_make_the_same_dataset_without_states(made: ExportedRun, tmp_p
     assert rows.features["input_ids"].feature.dtype == "int64"
     assert not (tmp_path / "out" / "hidden_states").exists()
     assert verify(made, tmp_path / "out", code=0) == {}
+
+
+def test_features_in_fp8_go_in_as_they_are_and_load_through_their_own_transfer(tmp_path: Path) -> None:
+    from hs_connectors import FP8Transfer
+    from speculators.train.config import TrainConfig
+
+    made = make_run(tmp_path, (17, 33), dtype="fp8")
+    out = tmp_path / "out"
+    printed = export(made, "speculators", out)
+    config = TrainConfig.resolve(shlex.split(printed["command"])[2:])
+    assert config.data.hidden_states_backend == "fp8"
+    dataset = _dataset(out, transfer=FP8Transfer(out / "hidden_states"))
+    assert set(_ids(dataset)) == _all_ids(made)
+    for index in range(len(dataset)):
+        row = dataset[index]
+        ids = tuple(row["input_ids"].tolist())
+        aux, _ = streams_of_transformers(made.model, ids, dtype=torch.bfloat16)
+        difference = torch.linalg.vector_norm(row["hidden_states"].float() - aux.reshape(len(ids), -1).float())
+        assert float(difference / torch.linalg.vector_norm(aux.float())) < 0.04
+    assert verify(made, out, code=0) == {}
 
 
 def test_adding_samples_keeps_order_sides_vocabulary_and_files(tmp_path: Path) -> None:

@@ -33,7 +33,8 @@ class ExportedRun:
 
 def make_run(folder: Path, lengths: Sequence[int] = LENGTHS, *, dtype: str = "bfloat16") -> ExportedRun:
     """Answer samples of these lengths, a third of each its prompt, and extract their features."""
-    model = save_tiny_model(folder / "model", "qwen3", dtype=getattr(torch, dtype))
+    weights = torch.bfloat16 if dtype == "fp8" else getattr(torch, dtype)
+    model = save_tiny_model(folder / "model", "qwen3", dtype=weights)
     run = create_run(folder / "run", model, dtype=dtype)
     made = ExportedRun(run, model, {})
     add_samples(made, lengths)

@@ -112,6 +112,14 @@ def test_float32_features_become_bfloat16_files_that_hold(tmp_path: Path) -> Non
     assert verify(made, tmp_path / "out", code=0) == {}
 
 
+def test_features_in_fp8_become_files_that_hold(tmp_path: Path) -> None:
+    made = make_run(tmp_path, (17, 40), dtype="fp8")
+    export(made, "specforge", tmp_path / "out")
+    content = torch.load(tmp_path / "out/rows_0-2000/data_1.ckpt", weights_only=True)
+    assert content["hidden_state"].dtype == torch.bfloat16
+    assert verify(made, tmp_path / "out", code=0) == {}
+
+
 def test_adding_samples_writes_only_theirs_and_keeps_the_vocabulary(made: ExportedRun, tmp_path: Path) -> None:
     out = tmp_path / "out"
     first = export(made, "specforge", out, "--draft-vocab-size", "32")
@@ -148,11 +156,11 @@ def test_an_interrupted_export_says_so_and_goes_on_where_it_was(
     class Full(feature_files.SpecForgeFile):
         written = 0
 
-        def content(self, record: Any) -> bytes:
+        def content(self, record: Any, rounded: Any) -> bytes:
             if self.written == 2:
                 raise OSError(28, "No space left on device")
             self.written += 1
-            return super().content(record)
+            return super().content(record, rounded)
 
     with monkeypatch.context() as patched:
         patched.setattr("eagletui.export.trainer_export.SpecForgeFile", Full)
