@@ -10,8 +10,9 @@ from eagletui.config import RunConfig
 from eagletui.core.chat import until_turn
 from eagletui.core.features import Stored, folder_bytes
 from eagletui.core.money import format_usd, hold_bound, prompt_bound, usd_to_pico
+from eagletui.core.quantization import differing
 from eagletui.ingest import Census, chosen_prompts, take_census
-from eagletui.models.identity import stored_hidden_size, weight_files
+from eagletui.models.identity import stored_hidden_size, stored_quantization, weight_files
 from eagletui.providers.base import Endpoint
 from eagletui.run_ids import template_kwargs
 from eagletui.tokens.formats import load_format
@@ -53,6 +54,8 @@ class Plan:
     """About."""
     features_bytes: int | None = None
     """At most; 0 without extraction, None where the model's width is unknown."""
+    features_least_bytes: int = 0
+    """Of the prompts alone, whatever the answers' lengths."""
     free_bytes: int = 0
     """On the disk of the runs."""
     refusals: list[str] = field(default_factory=list)
@@ -109,8 +112,10 @@ def make_plan(
     )
     _count(plan, config, tokenizer, step)
     plan.ledger_bytes = plan.census.samples * LEDGER_SAMPLE_BYTES + plan.output_tokens_worst * LEDGER_TOKEN_BYTES
-    plan.features_bytes = _features_bytes(plan, config)
-    plan.notes += [*plan.census.sentences(), *tokenizer.notes]
+    # `auto` is decided when the model loads: the wider type bounds from above, the shorter one from below.
+    plan.features_bytes = _features_bytes(config, plan.prompt_tokens + plan.output_tokens_worst, auto="float32")
+    plan.features_least_bytes = _features_bytes(config, plan.prompt_tokens, auto="bfloat16") or 0
+    plan.notes += [*plan.census.sentences(), *tokenizer.notes, *_extraction_notes(plan, config)]
     plan.refusals += _refusals(plan, config)
     return plan
 
@@ -137,7 +142,7 @@ def _count(plan: Plan, config: RunConfig, tokenizer: Tokenizer, step: Callable[[
         step(counted)
 
 
-def _features_bytes(plan: Plan, config: RunConfig) -> int | None:
+def _features_bytes(config: RunConfig, tokens: int, *, auto: Stored) -> int | None:
     if config.extract.when == "off":
         return 0
     if config.model.weights is None:
@@ -146,9 +151,31 @@ def _features_bytes(plan: Plan, config: RunConfig) -> int | None:
     hidden_size = stored_hidden_size(config.model.weights)
     if hidden_size is None:
         return None
-    # `auto` is decided when the model loads; the wider type is the safe side.
-    stored: Stored = "float32" if config.extract.dtype == "auto" else config.extract.dtype
-    return folder_bytes(plan.prompt_tokens + plan.output_tokens_worst, hidden_size, stored)
+    return folder_bytes(tokens, hidden_size, auto if config.extract.dtype == "auto" else config.extract.dtype)
+
+
+def _extraction_notes(plan: Plan, config: RunConfig) -> list[str]:
+    """Say what extraction may run into: a full disk, and answers sampled from other weights than its own."""
+    weights = config.model.weights
+    if config.extract.when == "off" or weights is None:
+        return []
+    notes = []
+    most = plan.ledger_bytes + (plan.features_bytes or 0)
+    if most > plan.free_bytes:
+        notes.append(
+            f"Features need up to {plan.features_bytes or 0:,} bytes if every answer is cut at max_tokens, and the "
+            f'disk has {plan.free_bytes:,}: extraction then waits for room. [extract] dtype = "fp8" takes half, '
+            "and extract --token-budget a subset."
+        )
+    ours = stored_quantization(weights)
+    others = differing({endpoint.tag: endpoint.quantization for endpoint in plan.endpoints}, ours)
+    if others:
+        named = ", ".join(f"{tag} ({name})" for tag, name in sorted(others.items()))
+        notes.append(
+            f"Features are computed with weights stored as {ours or 'plain floating point'}, but {named} would answer "
+            "with others: [provider] quantizations or only can keep to endpoints with the same."
+        )
+    return notes
 
 
 def _refusals(plan: Plan, config: RunConfig) -> list[str]:
@@ -158,14 +185,16 @@ def _refusals(plan: Plan, config: RunConfig) -> list[str]:
             f"The cap of {format_usd(plan.cap_pico)} cannot hold one request of at most "
             f"{format_usd(plan.largest_hold_pico, 6)}: raise [spend] cap_usd or lower [sampling] max_tokens."
         )
-    if plan.stop_at_pico == 0:
-        found.append("[spend] stop_at_usd is 0: nothing would be asked. A free server needs an amount above 0 too.")
+    if plan.stop_at_pico == 0 and plan.largest_hold_pico > 0:
+        found.append("[spend] stop_at_usd is 0: nothing would be asked.")
     if config.extract.when != "off" and config.model.weights is None:
         found.append(f'[extract] when = "{config.extract.when}" needs [model] weights: a folder or a .gguf file.')
-    needed = plan.ledger_bytes + (plan.features_bytes or 0)
+    if config.extract.when != "off" and config.extract.engine in ("vllm", "sglang") and config.extract.server is None:
+        found.append(f'[extract] engine = "{config.extract.engine}" needs the address of its server: set server.')
+    needed = plan.ledger_bytes + plan.features_least_bytes
     if needed > plan.free_bytes:
         found.append(
-            f"The disk of the runs has {plan.free_bytes:,} bytes free and the run may need {needed:,}: "
+            f"The disk of the runs has {plan.free_bytes:,} bytes free and the run needs {needed:,}: "
             "set EAGLETUI_RUNS to a larger disk, or extract later."
         )
     return found

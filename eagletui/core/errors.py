@@ -9,7 +9,8 @@ EagleError                       any error this program raises on purpose; `exit
 │   └── ReplyError               a recorded API reply that cannot be read
 ├── RunError                     a run folder: absent, of another version, a differing config (exit 2)
 │   ├── LedgerError              the ledger file cannot be opened or written
-│   │   └── DiskFullError         its disk is full: nothing was written, what was committed stands
+│   │   ├── DiskFullError         its disk is full: nothing was written, what was committed stands
+│   │   └── LedgerBusyError       another process holds its write lock: nothing was written, try again
 │   └── LockedError              another live worker holds the role; names it (exit 1)
 ├── ProviderError                an API call failed; `kind` says how (exit 1)
 └── ModelError                   the target model cannot be loaded or disagrees with the run (exit 2)
@@ -98,6 +99,10 @@ class LedgerError(RunError):
 
 class DiskFullError(LedgerError):
     """The ledger's disk is full. The transaction was rolled back; earlier ones stand."""
+
+
+class LedgerBusyError(LedgerError):
+    """Another process writes for longer than a writer waits. The transaction was rolled back; earlier ones stand."""
 
 
 class LockedError(RunError):

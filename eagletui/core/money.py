@@ -134,12 +134,13 @@ def admit(books: Books, bound_pico: int) -> Verdict:
         bound_pico: the most this request can cost.
 
     Returns:
-        `admit`: the worst case stays within the cap and less than stop-at is spent.
+        `admit`: the worst case stays within the cap and less than stop-at is spent. A request that costs nothing is
+            admitted while nothing is spent, whatever the limits: a free server needs no budget.
         `stop_at`: stop-at is reached; nothing more is admitted.
         `cap`: this request would not fit even if every open hold came back free.
         `wait`: it would fit once enough open holds (held, sent or unsettled) are released.
     """
-    if books.spent_pico >= books.stop_at_pico:
+    if books.spent_pico >= books.stop_at_pico and (books.spent_pico or bound_pico):
         return "stop_at"
     if books.committed_pico + bound_pico <= books.cap_pico:
         return "admit"

@@ -16,7 +16,6 @@ from eagletui.engine.market import Market
 from eagletui.engine.pace import Pace
 from eagletui.ledger.orders import Admission, AdmitRequest
 from eagletui.ledger.rows import LimitedBy
-from eagletui.ledger.writer import LedgerWriter
 
 READY_ROWS: Final = 128
 """So many prompts are kept rendered; more are fetched when half of them are used."""
@@ -94,7 +93,11 @@ class Admissions:
             AdmitRequest(ready.sample.id, tag, self._hold(ready, tag), self.market.manners[tag].stream)
             for ready, tag in picked
         ]
-        admissions = await self.ledger.do(lambda writer: _reserve(writer, requests))
+        admissions = await self.ledger.do(lambda writer: writer.admit(requests))
+        sent = [admission.attempt_id for admission in admissions if admission.attempt_id is not None]
+        if sent:
+            # A transaction of its own, so that either may be tried again: both are on disk before a byte goes out.
+            await self.ledger.do(lambda writer: writer.mark_sent(sent))
         back: list[ReadySample] = []
         for (ready, tag), request, admission in zip(picked, requests, admissions, strict=True):
             if admission.attempt_id is not None:
@@ -170,20 +173,12 @@ class Admissions:
             return
         due_at = await self.ledger.do(lambda writer: writer.next_due_at())
         self.queue_is_empty = due_at is None
-        wait_s = LOOK_AGAIN_S if due_at is None else min(LOOK_AGAIN_S, max(0.0, due_at - time.time()))
-        self._look_at = time.monotonic() + wait_s
+        # What is due now is rendered already, so only a retry that comes due sooner is a reason to look sooner.
+        due_in_s = LOOK_AGAIN_S if due_at is None or known else max(0.0, due_at - time.time())
+        self._look_at = time.monotonic() + min(LOOK_AGAIN_S, due_in_s)
 
     def _fetched(self, task: asyncio.Task[None]) -> None:
         self._refilling = None
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self.crashed(error)
-
-
-def _reserve(writer: LedgerWriter, requests: Sequence[AdmitRequest]) -> list[Admission]:
-    """Reserve, then mark as sent: both are on disk before a byte goes out."""
-    admissions = writer.admit(requests)
-    sent = [admission.attempt_id for admission in admissions if admission.attempt_id is not None]
-    if sent:
-        writer.mark_sent(sent)
-    return admissions

@@ -101,10 +101,10 @@ class Dispatcher:
         flight.task.add_done_callback(self._collect)
 
     def abort(self) -> int:
-        """Break off every reply that is not all here, and return how many."""
+        """Break off every reply that is not all here, and return how many; those being broken off are left alone."""
         aborted = 0
         for flight in self.flights.values():
-            if flight.receiving and flight.task is not None:
+            if flight.receiving and flight.task is not None and not flight.task.cancelling():
                 aborted += flight.task.cancel()
         return aborted
 

@@ -38,8 +38,8 @@ class Filing:
         self._filed = filed
         self._rows: list[tuple[Finished, LogLine | None]] = []
         self._arrived = asyncio.Event()
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self.failed = False
+        """Nothing is written any more."""
 
     @property
     def waiting(self) -> int:
@@ -49,11 +49,16 @@ class Filing:
     def put(self, finished: Finished, line: LogLine | None = None) -> None:
         """Hand over the end of an attempt."""
         self._rows.append((finished, line))
-        self._idle.clear()
         self._arrived.set()
 
     async def run(self) -> None:
         """Write until cancelled."""
+        try:
+            await self._run()
+        finally:
+            self.failed = True
+
+    async def _run(self) -> None:
         while True:
             await self._arrived.wait()
             await asyncio.sleep(GATHER_S)
@@ -63,11 +68,6 @@ class Filing:
                 overruns = await self._ledger.do(partial(_write, batch))
                 del self._rows[: len(batch)]
                 self._filed([finished for finished, _ in batch], overruns)
-            self._idle.set()
-
-    async def flushed(self) -> None:
-        """Wait until everything handed over is on disk."""
-        await self._idle.wait()
 
 
 def _write(batch: Sequence[tuple[Finished, LogLine | None]], writer: LedgerWriter) -> list[Overrun]:

@@ -1,18 +1,29 @@
 """The one thread that writes the ledger, and awaiting it from the event loop.
 
-A write that has begun is finished even if the task that asked for it is cancelled.
+A write that has begun is finished even if the task that asked for it is cancelled. One that finds the disk full or the
+ledger locked is tried again until it succeeds: nothing is admitted meanwhile, and answers wait in memory.
 """
 
 import asyncio
+import contextlib
+import logging
+import os
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
+from eagletui.core.errors import DiskFullError, LedgerBusyError, LedgerError
 from eagletui.ledger.writer import LedgerWriter
 
+log = logging.getLogger("eagletui.engine")
+
 T = TypeVar("T")
+
+AGAIN_S: Final = 1.0
+"""A full disk and a locked ledger are tried again this often."""
 
 
 class _HeadersNote(NamedTuple):
@@ -27,15 +38,66 @@ class LedgerThread:
 
     def __init__(self, path: Path) -> None:
         """Open the ledger."""
+        self._path = path
         self._writer = LedgerWriter(path)
+        self._file = path.stat()
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ledger")
+        self._patience = asyncio.Event()
+        self._stuck_at: float | None = None
         self._notes: list[_HeadersNote] = []
         self._noting: asyncio.Task[None] | None = None
 
     async def do(self, act: Callable[[LedgerWriter], T]) -> T:
-        """Run an act in the thread; acts run one after another, in the order asked."""
+        """Run an act in the thread; acts run one after another, in the order asked.
+
+        Args:
+            act: may run again where its transaction was rolled back, so it is one transaction or several that may be
+                repeated.
+
+        Raises:
+            LedgerError: it cannot be written at all, or not now and `give_up` was called.
+        """
         loop = asyncio.get_running_loop()
-        return await asyncio.shield(loop.run_in_executor(self._executor, act, self._writer))
+        while True:
+            try:
+                done = await asyncio.shield(loop.run_in_executor(self._executor, act, self._writer))
+            except (DiskFullError, LedgerBusyError) as error:
+                self._note_stuck(error)
+                if self._patience.is_set():
+                    raise
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(AGAIN_S):
+                        await self._patience.wait()
+                continue
+            if self._stuck_at is not None:
+                log.warning("the ledger can be written again, after %.0f s", time.monotonic() - self._stuck_at)
+                self._stuck_at = None
+            return done
+
+    def give_up(self) -> None:
+        """Wait no longer for a disk that is full or a ledger that is locked."""
+        self._patience.set()
+
+    def require_in_place(self) -> None:
+        """Make sure that the file that is written is still the one people see.
+
+        Raises:
+            LedgerError: it was moved, deleted or replaced.
+        """
+        try:
+            found = self._path.stat()
+        except OSError:
+            found = None
+        if found is None or not os.path.samestat(found, self._file):
+            raise LedgerError(
+                f"{self._path} was moved, deleted or replaced while the run wrote to it. Nothing more is bought; what "
+                "was bought is in the file that was moved. Put it back and start the run again."
+            )
+
+    def _note_stuck(self, error: LedgerError) -> None:
+        if self._stuck_at is None:
+            self._stuck_at = time.monotonic()
+            log.error("%s Nothing is sent until then.", error)
 
     async def note_headers(self, attempt_id: int, generation_id: str | None, http_status: int) -> None:
         """Keep a generation id; returns when it is on disk. Notes that wait together share one transaction."""

@@ -12,6 +12,7 @@ from eagletui.config import RunConfig
 from eagletui.core.errors import ConfigError
 from eagletui.core.findings import Finding
 from eagletui.core.lifecycle import FINISHED_RUNS
+from eagletui.core.money import format_usd
 from eagletui.engine import market
 from eagletui.engine.admission import Admissions
 from eagletui.engine.answers import AnswerDesk
@@ -40,6 +41,9 @@ POLL_S: Final = 0.05
 """Orders are looked for this often; they promise to take effect within 250 ms."""
 BEAT_S: Final = 1.0
 DISK_FLOOR_BYTES: Final = 200 * 2**20
+KEY_LOOK_S: Final = 60.0
+LAND_S: Final = 10.0
+"""So long an engine that ends by a fault tries to keep what it has received."""
 
 DONE, FAILED_SAMPLES, PAUSED, INTERRUPTED = 0, 1, 3, 130
 
@@ -150,14 +154,16 @@ class Runner:
     def signalled(self) -> None:
         """Take a SIGTERM or SIGINT: the first drains, the second breaks off."""
         self._signals += 1
-        if self._signals == 2:
-            self._dispatcher.abort()
+        if self._signals > 1:
+            self._ledger.give_up()
         self._wake.set()
 
     async def run(self) -> int:
         """Work until the run ends, pauses (with `exit_when_paused`) or is interrupted; return the exit code."""
         self._settler.add(self._reader.open_attempts())
         await self._open()
+        if self._gates.state in FINISHED_RUNS:
+            await self._settler.cross_check()
         await self._lessons.doubt_format(self._doubts)
         await self._ledger.do(lambda writer: writer.beat("engine", ready=True, detail=self._detail()))
         tasks = [
@@ -166,11 +172,14 @@ class Runner:
             self._spawn(self._lessons.second_look.run()),
             self._spawn(self._beat()),
             self._spawn(self._refresh_prices()),
+            self._spawn(self._watch_key()),
         ]
         try:
             while True:
                 if self._crash is not None:
                     raise self._crash
+                if self._signals > 1:
+                    self._dispatcher.abort()
                 self._wake.clear()
                 await self._lessons.review()
                 await self._gates.write()
@@ -184,13 +193,23 @@ class Runner:
                 await self._rest()
         finally:
             await self._admissions.close()
+            await self._land()
             if self._reconciling is not None:
                 tasks.append(self._reconciling)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await self._ledger.do(_say_goodbye)
             self._reader.close()
+            await self._ledger.do(_say_goodbye)
+
+    async def _land(self) -> None:
+        """After a fault: break off what is under way and file what has arrived, as far as that can be."""
+        self._dispatcher.abort()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAND_S):
+                while (self._dispatcher.flights or self._filing.waiting) and not self._filing.failed:
+                    self._wake.clear()
+                    await self._wake.wait()
 
     async def _open(self) -> None:
         """Begin, or begin again, where the ledger says the run stands."""
@@ -203,7 +222,7 @@ class Runner:
     async def _ending(self) -> int | None:
         """Decide whether to end, and do what the end of a quiet run asks for."""
         if self._gates.state in FINISHED_RUNS:
-            return self._code()
+            return self._code() if self._signals or self._explained() else None
         if self._signals == 0 and await self._lifted():
             return None
         if self._dispatcher.flights or self._filing.waiting or self._desk.waiting or self._lessons.second_look.waiting:
@@ -325,6 +344,7 @@ class Runner:
             free = shutil.disk_usage(self._folder.path).free
             if free < DISK_FLOOR_BYTES:
                 self._gates.want_pause("disk", f"Only {free // 2**20} MiB are free on the disk of the run.")
+            self._ledger.require_in_place()
             limited_by = self._admissions.limited_by() if self._gates.is_open else None
             await self._ledger.do(partial(_write_beat, self._detail(), limited_by))
             await asyncio.sleep(BEAT_S)
@@ -345,6 +365,20 @@ class Runner:
             self._pace.reweigh(self._market.weights())
             if dearer:
                 self._gates.want_pause("price", f"Prices rose: {'; '.join(dearer)}.")
+
+    async def _watch_key(self) -> None:
+        """Stop when the provider's key shows more than the cap, whatever our own books say."""
+        alarm_pico = 0
+        while True:
+            await asyncio.sleep(KEY_LOOK_S)
+            look = await self._settler.look_at_key()
+            if look is not None and look.shown_pico > max(look.books.cap_pico, alarm_pico):
+                alarm_pico = 2 * look.shown_pico
+                self._gates.want_pause(
+                    "breaker",
+                    f"The provider's key shows {format_usd(look.shown_pico)} spent since the run began, more than the "
+                    f"cap {format_usd(look.books.cap_pico)}.",
+                )
 
     def _detail(self) -> dict[str, object]:
         now = time.monotonic()

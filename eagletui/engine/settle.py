@@ -2,28 +2,41 @@
 
 Attempts with an id are asked about at `/generation` until it answers or the back-off steps are used up. The rest is
 settled in sum once nothing is in flight: what the provider's key shows and the ledger does not is booked as
-unattributed, and the holds it covers are released.
+unattributed, and the holds it covers are released. A bill that comes later still is found by the cross-check at the
+end of the run, or when it is started again.
 """
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
 
-from eagletui.core.money import format_usd
+from eagletui.core.money import PICO, Books, format_usd
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.ledger.orders import OpenAttempt, Overrun
 from eagletui.ledger.writer import LedgerWriter
-from eagletui.providers.base import GenerationRecord, Provider, ProviderFailure
+from eagletui.providers.base import Provider, ProviderFailure
 
 T = TypeVar("T")
 
 ASKED_AT_ONCE: Final = 8
 KEY_READS: Final = 12
 """How often the key is read before a sum that does not come to rest is left to the next start."""
+TOLERATED_PICO: Final = PICO // 4
+TOLERATED_PART: Final = 100
+"""A key that shows a quarter dollar, or a hundredth, more than is committed may round or lag; more is named at once."""
 REST_STEPS: Final = 4
 """The key's sum counts as complete once so many back-off steps have passed since the last request ended."""
+
+
+class KeyLook(NamedTuple):
+    """What the provider's key shows of a run, beside the run's own books."""
+
+    shown_pico: int
+    """Spent with the key since the run began."""
+    books: Books
 
 
 @dataclass(slots=True)
@@ -134,12 +147,45 @@ class Settler:
         )
 
     async def cross_check(self) -> None:
-        """Compare the whole run with what the key shows, and name money that no attempt explains."""
+        """Compare the whole run with what the key shows: settle bills that came late, name what nothing explains.
+
+        Call when nothing is in flight and every hold is explained.
+        """
+        covered = await self.ledger.do(lambda writer: writer.covered_attempts())
+        books = await self.ledger.do(lambda writer: writer.books())
+        if await self._excess() <= 0 and not (covered and books.unattributed_pico):
+            return
+        named = [attempt for attempt in covered if attempt.generation_id is not None]
+        for start in range(0, len(named), ASKED_AT_ONCE):
+            await asyncio.gather(*(self._settle(attempt) for attempt in named[start : start + ASKED_AT_ONCE]))
+        excess = await self._excess()
+        booked = await self.ledger.do(partial(_book_late, excess))
+        await self._name_excess(excess - booked)
+
+    async def look_at_key(self) -> KeyLook | None:
+        """Compare what the key shows with the books while requests are out; None where there are no accounts.
+
+        The key is read first: whatever it shows by then, the ledger has committed before.
+        """
+        if self.key_usage_at_start_pico is None:
+            return None
+        usage_pico = await self._key_usage()
+        if usage_pico is None:
+            return None
+        shown_pico = usage_pico - self.key_usage_at_start_pico
+        books = await self.ledger.do(lambda writer: writer.books())
+        excess_pico = shown_pico - books.committed_pico
+        if excess_pico > max(TOLERATED_PICO, books.spent_pico // TOLERATED_PART):
+            await self._name_excess(excess_pico)
+        return KeyLook(shown_pico, books)
+
+    async def _excess(self) -> int:
+        """Return how much more the key shows than the ledger can explain; 0 where it cannot be read."""
         usage_pico = await self._key_usage() if self.key_usage_at_start_pico is not None else None
         if usage_pico is None or self.key_usage_at_start_pico is None:
-            return
+            return 0
         books = await self.ledger.do(lambda writer: writer.books())
-        await self._name_excess(usage_pico - self.key_usage_at_start_pico - books.spent_pico - books.open_pico)
+        return usage_pico - self.key_usage_at_start_pico - books.committed_pico
 
     async def _name_excess(self, excess_pico: int) -> None:
         if excess_pico > 0:
@@ -155,19 +201,8 @@ class Settler:
 
     async def _ask(self, question: Question) -> None:
         attempt = question.attempt
-        assert attempt.generation_id is not None
-        record = await self._record(attempt.generation_id)
-        if record is not None:
-            overruns = await self.ledger.do(
-                lambda writer: writer.settle(
-                    attempt.id,
-                    record.cost_pico_usd,
-                    billed_prompt_tokens=record.prompt_tokens,
-                    billed_output_tokens=record.completion_tokens,
-                )
-            )
+        if await self._settle(attempt):
             del self.questions[attempt.id]
-            self.settled(overruns)
             return
         question.asked += 1
         if question.asked >= len(self.backoff_s):
@@ -177,8 +212,22 @@ class Settler:
         else:
             question.due_at = time.monotonic() + self.backoff_s[question.asked]
 
-    async def _record(self, generation_id: str) -> GenerationRecord | None:
-        return await _or_none(self.provider.generation(generation_id))
+    async def _settle(self, attempt: OpenAttempt) -> bool:
+        """Ask for the cost of an attempt once, and tell whether it is known now."""
+        assert attempt.generation_id is not None
+        record = await _or_none(self.provider.generation(attempt.generation_id))
+        if record is None:
+            return False
+        overruns = await self.ledger.do(
+            lambda writer: writer.settle(
+                attempt.id,
+                record.cost_pico_usd,
+                billed_prompt_tokens=record.prompt_tokens,
+                billed_output_tokens=record.completion_tokens,
+            )
+        )
+        self.settled(overruns)
+        return True
 
     async def _key_usage(self) -> int | None:
         status = await _or_none(self.provider.key())
@@ -186,14 +235,14 @@ class Settler:
 
     async def _book(self, missing_pico: int) -> None:
         """Book what the key shows; an attempt cannot have cost more than its hold, so the rest is someone else's."""
+        ids = list(self.nameless)
         held = sum(attempt.hold_pico for attempt in self.nameless.values())
         amount = min(missing_pico, held)
-        ids = list(self.nameless)
         detail = f"{len(ids)} attempts without a known generation; the key shows {format_usd(missing_pico, 12)} more."
         await self.ledger.do(lambda writer: writer.adjust_unattributed(amount, ids, detail))
         await self.ledger.do(lambda writer: writer.close_finding("unsettled"))
         await self._name_excess(missing_pico - held)
-        self.nameless.clear()
+        self._forget(ids)
         self.settled(())
 
     async def _book_bounds(self) -> None:
@@ -204,8 +253,24 @@ class Settler:
             return [overrun for attempt_id, hold in bounds for overrun in writer.settle(attempt_id, hold)]
 
         overruns = await self.ledger.do(settle)
-        self.nameless.clear()
+        self._forget([attempt_id for attempt_id, _ in bounds])
         self.settled(overruns)
+
+    def _forget(self, attempt_ids: Sequence[int]) -> None:
+        """Leave those alone that became nameless while these were booked."""
+        for attempt_id in attempt_ids:
+            self.nameless.pop(attempt_id, None)
+
+
+def _book_late(excess_pico: int, writer: LedgerWriter) -> int:
+    """Book bills that came after their holds were released, and return how much of the excess those explain."""
+    covered = writer.covered_attempts()
+    room_pico = sum(attempt.hold_pico for attempt in covered) - writer.books().unattributed_pico
+    amount_pico = min(excess_pico, max(0, room_pico))
+    if amount_pico > 0:
+        detail = f"Bills that came late for some of {len(covered)} attempts, after their holds were released."
+        writer.adjust_unattributed(amount_pico, [], detail)
+    return max(0, amount_pico)
 
 
 async def _or_none(asked: Awaitable[T | None]) -> T | None:

@@ -1,13 +1,15 @@
 """Bring an engine up: config, tokenizer, endpoints, prices, books; ready is said only when all of it is in."""
 
 import asyncio
+import contextlib
 import logging
 import signal
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from eagletui.config import RunConfig, load_config
-from eagletui.core.errors import EagleError, ProviderError, RunError
+from eagletui.core.errors import EagleError, LedgerError, ProviderError, RunError
 from eagletui.engine import market
 from eagletui.engine.answers import AnswerDesk
 from eagletui.engine.connect import connect
@@ -18,7 +20,7 @@ from eagletui.ledger.orders import Recovery
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import RunRow
 from eagletui.ledger.writer import LedgerWriter
-from eagletui.providers.base import Endpoint, KeyStatus, Provider, ProviderFailure
+from eagletui.providers.base import Provider, ProviderFailure
 from eagletui.run_ids import RunIds, chosen_profiles
 from eagletui.runs import RunFolder
 from eagletui.tokens.formats import load_format
@@ -26,6 +28,8 @@ from eagletui.tokens.judge import fit_findings
 from eagletui.tokens.load import load_tokenizer
 
 log = logging.getLogger("eagletui.engine")
+
+T = TypeVar("T")
 
 RETRIES_S: Final = (0.5, 1.0, 2.0, 4.0)
 """Waits between attempts to reach the provider at start."""
@@ -52,7 +56,7 @@ async def serve(folder: RunFolder, *, exit_when_paused: bool) -> int:
         desk = AnswerDesk(RunIds(config, tokenizer, fmt, profiles), doubted=bool(doubts))
         provider = connect(config, folder)
         offered = Market(config.pace.stream, config.pace.spread)
-        offered.take(await _reach(provider))
+        offered.take(await _patiently(provider.endpoints))
         await ledger.do(lambda writer: market.record(writer, offered.offered))
         run = await _take_stock(config, provider, ledger, tokenizer.hash)
         runner = Runner(folder, config, provider, ledger, desk, offered, run, doubts, exit_when_paused=exit_when_paused)
@@ -61,7 +65,9 @@ async def serve(folder: RunFolder, *, exit_when_paused: bool) -> int:
             loop.add_signal_handler(number, runner.signalled)
         return await runner.run()
     except EagleError as error:
-        await ledger.do(partial(_write_end, str(error)))
+        ledger.give_up()
+        with contextlib.suppress(LedgerError):
+            await ledger.do(partial(_write_end, str(error)))
         raise
     finally:
         if provider is not None:
@@ -90,17 +96,21 @@ def _recover(writer: LedgerWriter) -> Recovery:
     return recovery
 
 
-async def _reach(provider: Provider) -> list[Endpoint]:
-    """Fetch the offer, with patience for a provider that is just starting."""
+async def _patiently(ask: Callable[[], Awaitable[T]]) -> T:
+    """Ask the provider something, with patience for one that is just starting.
+
+    Raises:
+        ProviderError: it refuses, or does not answer.
+    """
     for wait_s in RETRIES_S:
         try:
-            return await provider.endpoints()
+            return await ask()
         except ProviderFailure as failure:
             if not failure.retryable:
                 raise ProviderError(f"The provider refuses the run: {failure.detail}") from failure
             log.warning("%s", failure.detail)
         await asyncio.sleep(wait_s)
-    return await provider.endpoints()
+    return await ask()
 
 
 async def _take_stock(config: RunConfig, provider: Provider, ledger: LedgerThread, tokenizer_hash: str) -> RunRow:
@@ -114,7 +124,7 @@ async def _take_stock(config: RunConfig, provider: Provider, ledger: LedgerThrea
     if run.tokenizer_hash is None:
         await ledger.do(lambda writer: writer.set_hashes(tokenizer_hash, run.template_hash))
     if run.key_usage_at_start_pico is None:
-        key: KeyStatus | None = await provider.key()
+        key = await _patiently(provider.key)
         if key is not None:
             usage_pico = key.usage_pico_usd
             await ledger.do(lambda writer: writer.set_key_usage_at_start(usage_pico))

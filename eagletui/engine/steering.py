@@ -22,6 +22,8 @@ from eagletui.ledger.rows import CommandRow, Verb
 from eagletui.ledger.writer import LedgerWriter
 
 MAX_IN_FLIGHT: Final = 20_000
+_SETTINGS: Final = ("cap", "stop-at", "in-flight")
+"""An order that waited while nobody worked must not undo a later one that was applied without a worker."""
 
 
 class Outcome(NamedTuple):
@@ -91,10 +93,14 @@ class Steering:
         return len(orders)
 
     async def _apply(self, order: CommandRow) -> Outcome:
+        if order.verb not in _VERBS:
+            return Outcome(False, f"No verb is called {clean_line(order.verb, 40)}.")
+        if order.verb in _SETTINGS and await self.ledger.do(partial(_was_overtaken, order)):
+            return Outcome(False, f"A later {order.verb} was applied before this one.")
         shape, act = _VERBS[order.verb]
         try:
             args = msgspec.json.decode(order.args_json or "{}", type=shape)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             return Outcome(False, f"{order.verb}: {clean_line(str(error), 200)}")
         try:
             return await act(self, args)
@@ -184,6 +190,10 @@ class Steering:
 
     def _unknown(self, tag: str) -> str:
         return f"No endpoint {clean_line(tag, 60)}; this run uses {', '.join(sorted(self.pace.lanes))}."
+
+
+def _was_overtaken(order: CommandRow, writer: LedgerWriter) -> bool:
+    return writer.has_later_applied(order.verb, order.id)
 
 
 def _record(order_id: int, outcome: Outcome, writer: LedgerWriter) -> None:

@@ -20,11 +20,17 @@ def read_books(connection: sqlite3.Connection) -> Books:
     )
 
 
-def read_open_attempts(connection: sqlite3.Connection) -> list[OpenAttempt]:
-    """List attempts that ended without a known cost and are not covered by an adjustment, oldest first."""
+def read_open_attempts(connection: sqlite3.Connection, *, covered: bool = False) -> list[OpenAttempt]:
+    """List attempts that ended without a known cost, oldest first.
+
+    Args:
+        connection: to the ledger.
+        covered: those whose hold was released because an adjustment covers it, instead of all others.
+    """
     rows = connection.execute(
         "SELECT attempts.id, sample_key, attempts.endpoint, hold_pico, generation_id, has_answer, sent_at, ended_at"
         " FROM attempts JOIN samples ON samples.id = attempts.sample_id"
-        " WHERE attempts.state = 'unsettled' AND released = 0 ORDER BY attempts.id"
+        " WHERE attempts.state = 'unsettled' AND released = ? ORDER BY attempts.id",
+        (covered,),
     )
     return [OpenAttempt(*(*row[:5], bool(row[5]), *row[6:])) for row in rows]

@@ -2,18 +2,21 @@
 
 import contextlib
 import os
+import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from eagletui.core.errors import DiskFullError, LedgerError
+from eagletui.core.errors import DiskFullError, LedgerBusyError, LedgerError
 from eagletui.ledger import migrate
 from eagletui.ledger.disk import refuse_network_disk
 
 BUSY_TIMEOUT_MS: Final = 10_000
 """How long a writer waits for another's short transaction."""
+FULL_BYTES: Final = 64 * 1024
+"""Less than this is no room for a page and what SQLite keeps beside it."""
 
 
 @contextlib.contextmanager
@@ -22,16 +25,25 @@ def mapped_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        kind = DiskFullError if getattr(error, "sqlite_errorname", "") == "SQLITE_FULL" else LedgerError
-        raise kind(_explain(path, error)) from error
+        name = getattr(error, "sqlite_errorname", "")
+        if _is_disk_full(path, name):
+            raise DiskFullError(f"{path}: the disk is full. Free space there, then resume the run.") from error
+        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            seconds = BUSY_TIMEOUT_MS // 1000
+            raise LedgerBusyError(f"{path}: another process has been writing for {seconds} s. Try again.") from error
+        raise LedgerError(_explain(path, name, error)) from error
 
 
-def _explain(path: Path, error: sqlite3.Error) -> str:
-    name = getattr(error, "sqlite_errorname", "")
-    if name.startswith("SQLITE_FULL"):
-        return f"{path}: the disk is full. Free space there, then resume the run."
-    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        return f"{path}: another process has been writing for {BUSY_TIMEOUT_MS // 1000} s. Try again."
+def _is_disk_full(path: Path, name: str) -> bool:
+    """SQLite says FULL for the file itself, and an I/O error where its shared memory or a flush finds no room."""
+    if name == "SQLITE_FULL":
+        return True
+    with contextlib.suppress(OSError):
+        return name.startswith("SQLITE_IOERR") and shutil.disk_usage(path.parent).free < FULL_BYTES
+    return False
+
+
+def _explain(path: Path, name: str, error: sqlite3.Error) -> str:
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
         return f"{path} is not a ledger or is damaged ({error})."
     if name.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM")):

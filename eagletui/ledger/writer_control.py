@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from eagletui.core.lifecycle import FINISHED_RUNS, PauseReason, RunState
-from eagletui.ledger.rows import CommandRow, LimitedBy, RunRow, columns
+from eagletui.ledger.rows import CommandRow, LimitedBy, RunRow, Verb, columns
 from eagletui.ledger.writer_base import Writer
 
 
@@ -86,6 +86,12 @@ class ControlWriter(Writer):
                 f"SELECT {columns(CommandRow)} FROM commands WHERE applied_at IS NULL ORDER BY id"
             )
             return [CommandRow(*row) for row in rows]
+
+    def has_later_applied(self, verb: Verb, command_id: int) -> bool:
+        """Tell whether an order of the same verb that was given later is applied already."""
+        with self._transactions.reading() as connection:
+            query = "SELECT 1 FROM commands WHERE verb = ? AND id > ? AND applied_at IS NOT NULL LIMIT 1"
+            return connection.execute(query, (verb, command_id)).fetchone() is not None
 
     def apply_command(self, command_id: int, changed: bool, result: str) -> None:
         """Record that an order was carried out; the first result stays.

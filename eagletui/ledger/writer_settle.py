@@ -92,6 +92,11 @@ class SettleWriter(TokensWriter):
         with self._transactions.reading() as connection:
             return read_open_attempts(connection)
 
+    def covered_attempts(self) -> list[OpenAttempt]:
+        """List attempts without a known cost whose holds were released, because an adjustment covers them."""
+        with self._transactions.reading() as connection:
+            return read_open_attempts(connection, covered=True)
+
     def void(self, attempt_id: int, error_kind: str = "not_sent", error_detail: str = "") -> None:
         """Release the hold of an attempt of which provably nothing was sent; its sample stays in flight."""
         with self._transactions.begin(durable=True) as connection:

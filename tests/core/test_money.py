@@ -121,6 +121,13 @@ def test_nothing_is_admitted_once_stop_at_is_spent_not_even_a_free_request() -> 
     assert admit(replace(BOOKS, settled_pico=55), 0) == "stop_at"
 
 
+def test_a_free_server_needs_no_budget() -> None:
+    nothing = Books(0, 0, 0, 0, stop_at_pico=0, cap_pico=0)
+    assert admit(nothing, 0) == "admit"
+    assert admit(nothing, 1) == "stop_at"
+    assert admit(replace(nothing, settled_pico=1), 0) == "stop_at"
+
+
 def test_money_that_no_attempt_explains_counts_as_spent() -> None:
     assert admit(replace(BOOKS, settled_pico=40, unattributed_pico=20), 0) == "stop_at"
 
@@ -140,7 +147,7 @@ def test_the_verdict_keeps_the_worst_case_within_the_cap(
     verdict = admit(Books(settled, held, unsettled, unattributed, stop_at, cap), bound)
     total = settled + held + unsettled + unattributed + bound
     spent = settled + unattributed
-    assert (verdict == "stop_at") == (spent >= stop_at)
+    assert (verdict == "stop_at") == (spent >= stop_at and (spent > 0 or bound > 0))
     if verdict == "admit":
         assert total <= cap
     if verdict == "wait":

@@ -21,6 +21,13 @@ def test_a_stop_at_pause_lifts_once_less_is_spent_than_allowed() -> None:
     assert not lifts("stop_at", replace(BOOKS, stop_at_pico=105), None, holds_move=True)
 
 
+def test_a_stop_at_pause_of_a_free_server_lifts_at_once() -> None:
+    nothing = Books(0, 0, 0, 0, stop_at_pico=0, cap_pico=0)
+    assert lifts("stop_at", nothing, 0, holds_move=False)
+    assert not lifts("stop_at", nothing, 1, holds_move=False)
+    assert not lifts("stop_at", nothing, None, holds_move=False)
+
+
 def test_a_cap_pause_lifts_once_the_next_bound_fits() -> None:
     assert lifts("cap", BOOKS, 195, holds_move=False)
     assert not lifts("cap", BOOKS, 196, holds_move=True)

@@ -74,6 +74,18 @@ async def test_a_server_that_breaks_off_is_asked_again_and_costs_nothing(new_run
     assert snapshot.spend.books.spent_pico == snapshot.spend.books.open_pico == 0
 
 
+async def test_a_free_server_runs_without_any_budget(new_run: NewRun) -> None:
+    async def act(exchange: Exchange) -> None:
+        recording = recorded_body("vllm/nonstream_return_token_ids.resp.txt")
+        body = b'{"data":[]}' if exchange.head.startswith("GET") else recording
+        await exchange.reply(200, body, {"Content-Type": "application/json"})
+
+    async with scripted_server(act) as server:
+        run = new_run(server.base_url, 3, provider={"kind": "vllm"}, cap_usd="0", stop_at_usd="0")
+        assert await end_of(run) == 0, run.log()
+    assert run.snapshot().states["tokenized"] == 3
+
+
 async def test_a_typed_price_is_held_and_charged(new_run: NewRun) -> None:
     async def act(exchange: Exchange) -> None:
         body = (

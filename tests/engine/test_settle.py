@@ -3,9 +3,12 @@
 import asyncio
 import itertools
 import json
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TypeVar
+
+import pytest
 
 from eagletui.core.chat import Message, Prompt
 from eagletui.engine.ledger_thread import LedgerThread
@@ -18,6 +21,8 @@ from eagletui.providers.base import Timeouts
 from eagletui.providers.openai_compatible import OpenAiCompatible
 from eagletui.providers.openrouter import OpenRouter, Routing
 from tests.providers.scripted_server import Exchange, ScriptedServer, scripted_server
+
+T = TypeVar("T")
 
 TIMEOUTS = Timeouts(connect_s=2.0, first_event_s=2.0, event_s=2.0, total_s=5.0)
 BACKOFF_S = [0.01, 0.02, 0.02, 0.02]
@@ -54,7 +59,7 @@ def make_ledger(path: Path, generations: list[str | None]) -> None:
 class Accounts:
     """Answers `/generation` and `/key` from scripts; the last answer stays."""
 
-    def __init__(self, generation: list[object], key_usage: list[object]) -> None:
+    def __init__(self, generation: Sequence[object], key_usage: Sequence[object]) -> None:
         self.asked = 0
         self._generation, self._key = self._last_stays(generation), self._last_stays(key_usage)
 
@@ -71,7 +76,11 @@ class Accounts:
         else:
             await exchange.reply(200, json.dumps(body).encode())
 
-    def _last_stays(self, answers: list[object]) -> Iterator[object]:
+    def bill_late(self, key_usage: object) -> None:
+        """Let the key show another sum from now on."""
+        self._key = self._last_stays([key_usage])
+
+    def _last_stays(self, answers: Sequence[object]) -> Iterator[object]:
         return itertools.chain(answers, itertools.repeat(answers[-1]))
 
 
@@ -202,6 +211,114 @@ async def test_a_sum_is_given_up_when_requests_go_out_again(tmp_path: Path) -> N
         await settler.reconcile(lambda: False)
         assert not settler.is_explained
     assert money(path) == (0, HOLD_PICO, 0)
+
+
+class Interrupted(LedgerThread):
+    """A ledger thread in whose acts something else happens."""
+
+    during_adjustment: Callable[[], None] | None = None
+
+    async def do(self, act: Callable[[LedgerWriter], T]) -> T:
+        """Do it, and let the other thing happen if it was an adjustment."""
+        adjustments = await super().do(_adjustments)
+        done = await super().do(act)
+        if self.during_adjustment is not None and await super().do(_adjustments) > adjustments:
+            self.during_adjustment()
+        return done
+
+
+def _adjustments(writer: LedgerWriter) -> int:
+    with LedgerReader(writer.path) as reader:
+        return len(reader.adjustments())
+
+
+async def test_an_attempt_that_breaks_off_while_others_are_booked_keeps_its_hold_and_its_question(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "ledger.sqlite"
+    make_ledger(path, [None, None])
+    ledger = Interrupted(path)
+    async with scripted_server(Accounts([None], ["0.0000009"]).act) as server:
+        provider = router(server)
+        settler = Settler(provider, ledger, BACKOFF_S, lambda overruns: None, key_usage_at_start_pico=500)
+        with LedgerReader(path) as reader:
+            first, second = reader.open_attempts()
+        settler.add([first])
+        ledger.during_adjustment = lambda: settler.add([second])
+        await settler.reconcile(lambda: True)
+        assert list(settler.nameless) == [second.id]
+        assert not settler.is_explained
+        await provider.aclose()
+    ledger.close()
+    assert money(path) == (0, HOLD_PICO, 899_500)
+
+
+@pytest.mark.parametrize(
+    ("generations", "late_usd", "expected"),
+    [
+        (["gen-1", None], "0.0000003", (300_000, 0, 0)),
+        ([None, None], None, (0, 0, 300_000)),
+        ([None], None, (0, 0, 300_000)),
+    ],
+)
+async def test_a_bill_that_comes_after_its_hold_was_released_is_found_at_the_end(
+    tmp_path: Path, generations: list[str | None], late_usd: str | None, expected: tuple[int, int, int]
+) -> None:
+    path = tmp_path / "ledger.sqlite"
+    make_ledger(path, generations)
+    accounts = Accounts([*[None] * len(BACKOFF_S), late_usd], ["0.0000000005"])
+    async with settler_on(path, accounts) as (settler, heard):
+        await quiet(settler, heard)
+        await settler.reconcile(lambda: True)
+        assert money(path) == (0, 0, 0)
+        accounts.bill_late("0.0000003005")
+        await settler.cross_check()
+        assert money(path) == expected
+        await settler.cross_check()
+    assert money(path) == expected
+    with LedgerReader(path) as reader:
+        assert reader.findings() == []
+
+
+async def test_a_bill_that_was_booked_in_sum_is_moved_to_its_generation_once_that_is_known(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    make_ledger(path, ["gen-1", None])
+    accounts = Accounts([*([None] * len(BACKOFF_S)), "0.0000003"], ["0.0000005005"])
+    async with settler_on(path, accounts) as (settler, heard):
+        await quiet(settler, heard)
+        await settler.reconcile(lambda: True)
+        assert money(path) == (0, 0, 500_000)
+        await settler.cross_check()
+    assert money(path) == (300_000, 0, 200_000)
+
+
+async def test_a_late_bill_beyond_what_the_released_holds_bound_is_named_and_not_booked(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    make_ledger(path, [None])
+    accounts = Accounts([None], ["0.0000004005"])
+    async with settler_on(path, accounts) as (settler, _heard):
+        await settler.reconcile(lambda: True)
+        assert money(path) == (0, 0, 400_000)
+        accounts.bill_late("7.00")
+        await settler.cross_check()
+    assert money(path) == (0, 0, HOLD_PICO)
+    with LedgerReader(path) as reader:
+        assert [finding.kind for finding in reader.findings()] == ["key_usage"]
+
+
+async def test_a_key_that_shows_more_than_is_committed_is_named_while_the_run_works(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    make_ledger(path, [None])
+    async with settler_on(path, Accounts([None], ["0.0000009005", "0.2500010005", "0.3000000005"])) as (
+        settler,
+        _heard,
+    ):
+        for shown_pico, findings in ((900_000, 0), (250_001_000_000, 0), (300_000_000_000, 1)):
+            look = await settler.look_at_key()
+            assert look is not None
+            assert look.shown_pico == shown_pico
+            with LedgerReader(path) as reader:
+                assert len(reader.findings()) == findings
 
 
 async def test_a_server_without_accounts_is_taken_at_its_bound(tmp_path: Path) -> None:
