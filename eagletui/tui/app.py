@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final
 
 from textual.app import App, SystemCommand
 from textual.binding import BindingType
+from textual.command import CommandPalette
 from textual.screen import Screen
 from textual.worker import Worker, WorkerState
 
@@ -295,6 +296,11 @@ class EagleApp(App[None]):
     def action_stop(self) -> None:
         """Stop the run, after asking."""
         orders.ask_stop(self)
+
+    def action_command_palette(self) -> None:
+        """Open the palette; its own prompt ends with a glyph that ASCII lacks."""
+        if not isinstance(self.screen, CommandPalette):
+            self.push_screen(CommandPalette(placeholder="Search for an action", id="--command-palette"))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """Offer every key's action by name in the palette."""

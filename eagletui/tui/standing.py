@@ -143,6 +143,9 @@ def banner(snapshot: Snapshot, now: float, restart: str, last_words: str = "") -
     run = snapshot.run
     if is_dead(snapshot):
         engine = engine_of(snapshot)
+        if engine is not None and engine.stopped:
+            ended = f"The run was interrupted: its engine (pid {engine.pid}) has ended. {finishing(snapshot)}"
+            return Banner(ended, (("R", "go on"),), "warning", restart)
         said = f": {last_words}." if last_words else "."
         who = "No engine is running." if engine is None else f"The engine (pid {engine.pid}) is dead{said}"
         return Banner(f"{who} {finishing(snapshot)}", (("R", "start it again"),), "error", restart)

@@ -179,6 +179,17 @@ async def test_every_reason_to_pause_has_its_banner_and_its_way_out(busy: Built)
             assert "PAUSED" in screens.lines[0]
 
 
+async def test_an_engine_that_ended_on_purpose_is_not_called_dead(busy: Built) -> None:
+    with busy.writer() as writer:
+        writer.beat("engine", ready=True)
+        writer.stop_beat("engine")
+    async with opened(busy, workers=()) as screens:
+        banner = " ".join(screens.text.split())
+        assert "The run was interrupted: its engine" in banner
+        assert "R go on, or: eagletui run b3-magicoder --detach" in banner
+        assert "is dead" not in banner
+
+
 async def test_a_dead_engine_is_named_with_the_command_and_r_offers_to_start_it(busy: Built) -> None:
     async with opened(busy, workers=()) as screens:
         assert "× NO ENGINE" in screens.lines[0]

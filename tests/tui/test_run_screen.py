@@ -68,7 +68,7 @@ async def test_every_box_is_closed_on_every_screen_at_every_size(busy: Built) ->
 async def test_a_terminal_that_is_too_small_says_so_and_recovers(busy: Built) -> None:
     async with opened(busy, WIDE) as screens:
         await screens.resize((50, 12))
-        assert "terminal 50x12, need 60x16" in screens.text
+        assert "terminal 50x12, need 60x16; q leaves the run going" in screens.text
         assert "Generation" not in screens.text
         await screens.resize(NARROW)
         assert "Generation" in screens.text

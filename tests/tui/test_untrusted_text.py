@@ -156,3 +156,11 @@ def test_the_walk_over_the_code_finds_what_it_looks_for(tmp_path: Path) -> None:
     bad.write_text("panel.border_title = name\n", encoding="utf-8")
     with pytest.raises(AssertionError):
         test_the_code_has_one_door_for_text(bad)
+
+
+async def test_the_palette_keeps_to_ascii_too(hostile: Built) -> None:
+    async with opened(hostile, NARROW, ascii_=True) as screens:
+        await screens.press(":")
+        assert "Search for an action" in screens.text
+        assert "Send the line" in screens.text
+        assert sorted({char for char in screens.text if not char.isascii()}) == []

@@ -121,7 +121,8 @@ class FramedScreen(Screen[None]):
         small = width < MIN_COLUMNS or height < MIN_ROWS
         self.set_class(small, "-too-small")
         if small:
-            self.query_one("#too-small", SafeText).say(f"terminal {width}x{height}, need {MIN_COLUMNS}x{MIN_ROWS}")
+            needed = f"need {MIN_COLUMNS}x{MIN_ROWS}; q leaves the run going"
+            self.query_one("#too-small", SafeText).say(f"terminal {width}x{height}, {needed}")
         if self.eagle.view is not None:
             self.call_after_refresh(self.show_view, self.eagle.view)
 
