@@ -1,7 +1,9 @@
 """`plan`: counts, money and disk by hand, and the reasons to refuse."""
 
 import json
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -110,11 +112,32 @@ def test_features_are_sized_from_the_models_own_config(make_config: MakeConfig, 
     assert exact <= plan.features_bytes <= 1.03 * exact + 1
 
 
+def test_features_that_may_fill_the_disk_and_come_from_other_weights_are_noted_and_a_missing_server_is_refused(
+    make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text('{"hidden_size": 1000, "quantization_config": {"quant_method": "fp8"}}')
+    (model / "model.safetensors").write_bytes(b"")
+    path = make_config()
+    text = path.read_text().replace("[provider]", f'weights = "{model}"\n\n[provider]')
+    # 4 answers: 96 MB of ledger, 64 GB of features.
+    text = text.replace("max_tokens = 96", "max_tokens = 1000000")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=10**9))
+    path.write_text(text + '\n[extract]\nwhen = "after"\nengine = "vllm"\n')
+    endpoints = [_endpoint(tag="a", quantization="int4"), _endpoint(tag="b", quantization="fp8")]
+    plan = make_plan(read_config(str(path)), endpoints, tmp_path)
+    assert plan.refusals == ['[extract] engine = "vllm" needs the address of its server: set server.']
+    assert any("bytes if every answer is cut at max_tokens, and the disk has" in note for note in plan.notes)
+    (note,) = [note for note in plan.notes if note.startswith("Features are computed")]
+    assert note.startswith("Features are computed with weights stored as fp8, but a (int4) would answer with others")
+
+
 def test_a_disk_that_is_too_small_is_refused(make_config: MakeConfig, tmp_path: Path) -> None:
     path = make_config()
     path.write_text(path.read_text().replace("max_tokens = 96", "max_tokens = 10000000000000"))
     plan = make_plan(read_config(str(path)), [_endpoint()], tmp_path)
-    assert any("bytes free and the run may need" in reason for reason in plan.refusals)
+    assert any("bytes free and the run needs" in reason for reason in plan.refusals)
 
 
 @pytest.mark.parametrize("name", ["absent.toml", "nothing"])

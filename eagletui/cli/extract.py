@@ -53,6 +53,12 @@ def extract(
             "--dtype", help="Of computation and states, fp8 for half the disk; else the run's choice or auto."
         ),
     ] = None,
+    token_budget: Annotated[
+        int | None,
+        typer.Option(
+            "--token-budget", metavar="N", min=1, help="At most N tokens, every data set and length in its share."
+        ),
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:
     """Compute hidden states over ids that are fixed already: of a run, into its features folder, or of a file.
@@ -70,7 +76,7 @@ def extract(
         from eagletui.extract.engines import Order
 
         order = Order(model, engine or "local", server, dtype or "auto")
-        return _of_file(file, order, out or file.with_name(f"{file.stem}-features"), json_)
+        return _of_file(file, order, out or file.with_name(f"{file.stem}-features"), token_budget, json_)
     folder = find(source)
     if out is not None:
         raise InputError(
@@ -79,14 +85,16 @@ def extract(
         )
     from eagletui.extract.run_features import Choices
 
-    return _of_run(folder, Choices(follow=False, model=model, dtype=dtype, engine=engine, server=server), json_)
+    choices = Choices(follow=False, model=model, dtype=dtype, engine=engine, server=server, token_budget=token_budget)
+    return _of_run(folder, choices, json_)
 
 
-def _of_file(file: Path, order: "Order", out: Path, json_: bool) -> int:
+def _of_file(file: Path, order: "Order", out: Path, token_budget: int | None, json_: bool) -> int:
     from eagletui.extract.file_run import Watching, extract_file
 
     with _shown() as shown:
-        done = extract_file(file, order, out, Watching(shown.report, shown.start, shown.step))
+        watching = Watching(shown.report, shown.start, shown.step)
+        done = extract_file(file, order, out, watching, token_budget=token_budget)
     if json_:
         print_json(asdict(done))
     else:
@@ -119,6 +127,7 @@ def _of_run(folder: RunFolder, choices: "Choices", json_: bool) -> int:
                 "computed": done.progress.samples,
                 "refused": done.progress.refused,
                 "without_prompt_ids": done.without_prompt,
+                "left_out": done.left_out,
                 "dtype": done.manifest.dtype,
                 "stored": done.manifest.stored,
                 "layers_entering": done.manifest.layers_entering,
@@ -129,7 +138,11 @@ def _of_run(folder: RunFolder, choices: "Choices", json_: bool) -> int:
     else:
         print_pairs(
             [
-                ("samples", f"{figures.samples:,} with features, {done.progress.samples:,} computed now"),
+                (
+                    "samples",
+                    f"{figures.samples:,} with features, {done.progress.samples:,} computed now, {done.left_out:,} "
+                    "left out by the budget",
+                ),
                 ("without", f"{counted(done.progress.refused + done.without_prompt, 'sample')} got no features"),
                 ("shards", f"{figures.shards:,}, {figures.rows:,} tokens, {bytes_text(figures.bytes)}"),
                 ("capture", f"{done.manifest.dtype} stored as {done.manifest.stored}, {done.manifest.capture}"),
@@ -141,7 +154,11 @@ def _of_run(folder: RunFolder, choices: "Choices", json_: bool) -> int:
 
 def _file_pairs(done: "Extracted") -> list[tuple[str, str]]:
     return [
-        ("samples", f"{done.samples:,} with features, {done.computed:,} computed now, {done.refused:,} refused"),
+        (
+            "samples",
+            f"{done.samples:,} with features, {done.computed:,} computed now, {done.refused:,} refused, "
+            f"{done.left_out:,} left out",
+        ),
         ("shards", f"{done.shards:,}, {done.rows:,} tokens, {bytes_text(done.bytes)}"),
         ("layers", f"entering {', '.join(map(str, done.layers_entering))}, then the last before the final norm"),
         ("capture", f"{done.dtype} stored as {done.stored}, {done.capture}"),

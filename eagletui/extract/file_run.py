@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from eagletui.core.errors import RunError
-from eagletui.core.features import Stored, folder_bytes, rows_per_shard, shard_number
+from eagletui.core.features import Stored, rows_per_shard, shard_number
+from eagletui.core.subset import Candidate, choose
 from eagletui.extract.computing import Backend
 from eagletui.extract.describe import describe
 from eagletui.extract.engines import Order, open_backend
@@ -25,12 +26,15 @@ from eagletui.extract.manifest import (
     write_manifest,
     write_shard_list,
 )
+from eagletui.extract.preflight import Need, foresee, require_room
 from eagletui.extract.sealer import Report, Sealer
 from eagletui.extract.shards import SealedShard, ShardReader, remove_orphans
-from eagletui.extract.space import DiskSpace, require_room
+from eagletui.extract.space import DiskSpace
 from eagletui.ledger.locks import RoleLock
 
 SHARD_MIB: Final = 256
+
+_ELSEWHERE: Final = "or name a larger disk with --out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,8 @@ class Extracted:
     """Samples computed by this call; the others were there."""
     refused: int
     """Samples that got no features."""
+    left_out: int
+    """Samples beyond the token budget."""
     dtype: str
     stored: str
     layers_entering: tuple[int, ...]
@@ -77,6 +83,7 @@ def extract_file(
     watching: Watching,
     *,
     shard_mib: int = SHARD_MIB,
+    token_budget: int | None = None,
     space: DiskSpace | None = None,
 ) -> Extracted:
     """Compute the features of every sample in a file; a second call goes on where the first one ended.
@@ -89,6 +96,7 @@ def extract_file(
         out: the features folder; made if needed.
         watching: takes progress and messages.
         shard_mib: size of a full shard.
+        token_budget: tokens that the folder may hold in the end; None: no limit.
         space: the disk; None looks at the real one.
 
     Raises:
@@ -100,32 +108,39 @@ def extract_file(
     checked = check_ids_file(ids)
     if find_manifest(out) is None and out.exists() and any(out.iterdir()):
         raise RunError(f"{out} is not empty and holds no features. Name another folder with --out.")
+    job = _Job(checked, out, watching, shard_mib, token_budget, space or DiskSpace.below(out))
+    there = sum(shard.rows for shard in read_shard_list(out))
+    tokens = min(checked.rows, token_budget or checked.rows) - there
+    foreseen = foresee(order, len(checked.lengths), max(0, tokens))
+    if foreseen is not None:
+        require_room(job.space, foreseen, _ELSEWHERE)
     with closing(open_backend(order, watching.report)) as backend:
-        done = _extract(checked, backend, order.stored(backend.facts), out, watching, shard_mib, space)
+        done = _extract(job, backend, order.stored(backend.facts))
     return replace(done, seconds=round(time.perf_counter() - began, 3))
 
 
-def _extract(
-    checked: IdsFile,
-    backend: Backend,
-    stored: Stored,
-    out: Path,
-    watching: Watching,
-    shard_mib: int,
-    space: DiskSpace | None,
-) -> Extracted:
+@dataclass(frozen=True, slots=True)
+class _Job:
+    checked: IdsFile
+    out: Path
+    watching: Watching
+    shard_mib: int
+    token_budget: int | None
+    space: DiskSpace
+
+
+def _extract(job: _Job, backend: Backend, stored: Stored) -> Extracted:
+    checked, out, watching = job.checked, job.out, job.watching
     facts = backend.facts
     if checked.max_id >= facts.vocab_size:
         checked = check_ids_file(checked.path, facts.vocab_size)
     source = f"file {checked.path.name} sha256 {checked.sha256}"
     manifest = describe(facts, backend.layers, stored, source=source, capture="undecided", versions=backend.versions)
-    parent = next(folder for folder in (out.absolute(), *out.absolute().parents) if folder.exists())
-    disk = space or DiskSpace(parent)
-    missing = _missing(out, checked, _listed(out, manifest))
+    missing = _missing(out, checked, _listed(out, manifest), job.token_budget)
     rows = sum(checked.lengths[index] for index in missing)
-    require_room(disk, folder_bytes(rows, facts.hidden_size, stored))
+    require_room(job.space, Need(len(missing), rows, facts.hidden_size, stored), _ELSEWHERE)
     watching.start(len(missing), rows)
-    capacity = rows_per_shard(shard_mib, facts.hidden_size, stored)
+    capacity = rows_per_shard(job.shard_mib, facts.hidden_size, stored)
 
     def commit(shard: SealedShard) -> None:
         if read_manifest(out).capture != backend.choice:
@@ -134,13 +149,13 @@ def _extract(
 
     with RoleLock(out, "extractor"):
         listed = _listed(out, manifest)
-        missing = _missing(out, checked, listed)
+        missing = _missing(out, checked, listed, job.token_budget)
         write_shard_list(out, listed)
         remove_orphans(out, (shard.path for shard in listed))
         if find_manifest(out) is None:
             write_manifest(out, manifest)
         first = 1 + max((shard_number(shard.path) or 0 for shard in listed), default=-1)
-        with Sealer(out, first, disk, commit, watching.report) as sealer:
+        with Sealer(out, first, job.space, commit, watching.report) as sealer:
             gatherer = Gatherer(backend, watching.report, stored, capacity, watching.step)
             for start in range(0, len(missing), WINDOW_SAMPLES):
                 gatherer.add(list(checked.samples(missing[start : start + WINDOW_SAMPLES])), sealer, lambda: True)
@@ -154,6 +169,7 @@ def _extract(
         shards=len(shards),
         computed=gatherer.progress.samples,
         refused=gatherer.progress.refused,
+        left_out=len(checked.lengths) - sum(shard.samples for shard in shards) - gatherer.progress.refused,
         dtype=facts.dtype,
         stored=stored,
         layers_entering=backend.layers.entering,
@@ -172,14 +188,19 @@ def _listed(out: Path, manifest: Manifest) -> tuple[ListedShard, ...]:
     return read_shard_list(out)
 
 
-def _missing(out: Path, checked: IdsFile, listed: tuple[ListedShard, ...]) -> list[int]:
-    """List the places in the file whose samples no committed shard holds."""
+def _missing(out: Path, checked: IdsFile, listed: tuple[ListedShard, ...], token_budget: int | None) -> list[int]:
+    """List the places in the file whose samples no committed shard holds, up to the budget."""
     present: set[str] = set()
     for shard in listed:
         with ShardReader(out / shard.path) as reader:
             present.update(reader.keys)
-    if not present:
-        return list(range(len(checked.starts)))
     everything = range(len(checked.starts))
-    samples = checked.samples(everything)
-    return [index for index, sample in zip(everything, samples, strict=True) if sample.key not in present]
+    if not present and token_budget is None:
+        return list(everything)
+    candidates = [
+        Candidate(sample.key, sample.dataset, len(sample.token_ids), is_there=sample.key in present)
+        for sample in checked.samples(everything)
+    ]
+    if token_budget is not None:
+        return choose(candidates, token_budget)
+    return [index for index in everything if not candidates[index].is_there]

@@ -1,8 +1,8 @@
 """Read token ids from a JSONL file: one pass to check every line, a second to hand out the samples.
 
 Lines are `{"id", "input_ids", "loss_mask"}`, as `export --to jsonl` writes them, or
-`{"id", "prompt_ids", "output_ids"}`. Other keys are ignored. Nothing but line positions and lengths is kept, so memory
-stays flat.
+`{"id", "prompt_ids", "output_ids"}`, with an optional `dataset`. Other keys are ignored. Nothing but line positions
+and lengths is kept, so memory stays flat.
 """
 
 import hashlib
@@ -116,6 +116,8 @@ def _parse(path: str, number: int, line: bytes, vocab_size: int | None) -> IdsSa
     key = value.get("id")
     if not isinstance(key, str | int) or isinstance(key, bool) or key == "":
         return problem("id", _given(value, "id"), "a string that names the sample")
+    dataset = value.get("dataset")
+    named = dataset if isinstance(dataset, str) else ""
     whole = "input_ids" in value or "loss_mask" in value
     fields = ("input_ids", "loss_mask") if whole else ("prompt_ids", "output_ids")
     for field in fields:
@@ -127,12 +129,12 @@ def _parse(path: str, number: int, line: bytes, vocab_size: int | None) -> IdsSa
             return problem(field, _given(value, field), f"a list of ints{why}")
     first, second = value[fields[0]], value[fields[1]]
     if not whole:
-        return IdsSample(str(key), (*first, *second), sampled_mask(len(first), len(second)))
+        return IdsSample(str(key), (*first, *second), sampled_mask(len(first), len(second)), dataset=named)
     if len(second) != len(first):
         return problem("loss_mask", f"{len(second)} numbers", f"{len(first)}, as many as input_ids")
     if not {0, 1}.issuperset(second):
         return problem("loss_mask", _shown(next(n for n in second if n not in (0, 1))), "0 or 1")
-    return IdsSample(str(key), tuple(first), tuple(second))
+    return IdsSample(str(key), tuple(first), tuple(second), dataset=named)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,8 @@ class LedgerSource:
     reader: LedgerReader
     without_prompt: set[int] = field(default_factory=set)
     """Samples whose prompt ids are unknown, so that their states cannot be computed."""
+    only: frozenset[int] | None = None
+    """Samples that may be handed out; None: all."""
     _taken: set[int] = field(default_factory=set)
     _seen_version: int | None = None
 
@@ -49,10 +51,6 @@ class LedgerSource:
         """Tell whether any sample could be handed out now."""
         return next(self._waiting(), None) is not None
 
-    def waiting_rows(self) -> int:
-        """Count the tokens of every sample that waits now."""
-        return sum(len(sample.token_ids) for sample in self._waiting())
-
     def is_finished(self) -> bool:
         """Tell whether the run is over, so that no sample comes any more."""
         return self.reader.run().state in FINISHED_RUNS
@@ -62,7 +60,7 @@ class LedgerSource:
         while page := self.reader.to_extract(_PAGE, after):
             for row in page:
                 after = row.sample_id
-                if after in self._taken:
+                if after in self._taken or (self.only is not None and after not in self.only):
                     continue
                 if not row.prompt_ids or not row.output_ids:
                     self.without_prompt.add(after)

@@ -14,7 +14,8 @@ from typing import Final, Literal
 
 from eagletui.config import RunConfig, config_from_json
 from eagletui.core.errors import LedgerError, ModelError
-from eagletui.core.features import Stored, folder_bytes, rows_per_shard, shard_number
+from eagletui.core.features import Stored, rows_per_shard, shard_number
+from eagletui.core.subset import Candidate, choose
 from eagletui.extract.computing import Backend, Engine
 from eagletui.extract.describe import describe
 from eagletui.extract.engines import Order, StoredChoice, open_backend
@@ -29,17 +30,20 @@ from eagletui.extract.manifest import (
     write_manifest,
     write_shard_list,
 )
+from eagletui.extract.preflight import Need, foresee, require_room, short_of, warn_of_other_weights
 from eagletui.extract.sealer import Report, Sealer
 from eagletui.extract.shards import SealedShard, remove_orphans
-from eagletui.extract.space import DiskSpace, require_room
+from eagletui.extract.space import DiskSpace
 from eagletui.ledger.orders import Feature
 from eagletui.ledger.reader import LedgerReader
+from eagletui.ledger.reader_features import CensusRow, FeaturesReader
 from eagletui.ledger.writer_extract import ExtractorWriter
 from eagletui.runs import RunFolder
 
 SEAL_AFTER_S: Final = 20.0
 """While a run is followed, a shard is sealed after so long, full or not: a crash costs little, and progress shows."""
 
+_ELSEWHERE: Final = "or put RUN/features on a larger disk by making it a link before the first extraction"
 _POLL_S: Final = 0.2
 _BEAT_S: Final = 1.0
 
@@ -60,6 +64,8 @@ class Choices:
     """Instead of `extract.engine`."""
     server: str | None = None
     """Instead of `extract.server`."""
+    token_budget: int | None = None
+    """Tokens that the features may have in the end; None: no limit. Not while following."""
     space: DiskSpace | None = None
     """The disk; None looks at the real one."""
     start: Callable[[int, int], None] = lambda _samples, _rows: None
@@ -80,6 +86,8 @@ class Done:
     """Samples whose prompt ids are unknown."""
     manifest: Manifest | None
     """None if it was stopped before the model was loaded."""
+    left_out: int = 0
+    """Samples beyond the token budget."""
 
 
 class RunExtractor:
@@ -109,6 +117,7 @@ class RunExtractor:
         self.stop = stop
         self.phase: Phase = "starting"
         self.source = LedgerSource(reader)
+        self._disk = choices.space or DiskSpace.below(folder.features_dir)
         self._manifest: Manifest | None = None
         self._backend: Backend | None = None
         self._gatherer: Gatherer | None = None
@@ -127,9 +136,15 @@ class RunExtractor:
                 return Done(Progress(), 0, None)
             self.phase = "loading the model"
             order = self._order(config)
+            left_out = self._choose()
+            if not self._grows(config):
+                foreseen = foresee(order, *self._waiting())
+                if foreseen is not None:
+                    require_room(self._disk, foreseen, _ELSEWHERE)
             with closing(self._open(order)) as backend:
                 self._backend = backend
-                return self._extract(config, backend, order.stored(backend.facts))
+                done = self._extract(config, backend, order.stored(backend.facts))
+            return replace(done, left_out=left_out)
 
     def report(self, level: Literal["info", "warn", "error"], kind: str, message: str) -> None:
         """Add an event; where even that does not fit on the disk, the log file has to do."""
@@ -141,18 +156,22 @@ class RunExtractor:
 
     def _extract(self, config: RunConfig, backend: Backend, stored: Stored) -> Done:
         facts = backend.facts
+        samples, tokens = self._waiting()
+        need = Need(samples, tokens, facts.hidden_size, stored)
+        if not self._grows(config):
+            require_room(self._disk, need, _ELSEWHERE)
+        elif said := short_of(self._disk, need, self.reader.snapshot(), config.sampling.max_tokens):
+            self.report("warn", "disk_short", said)
         self._manifest = self._prepare(describe_run(self.reader, backend, stored))
-        disk = self.choices.space or DiskSpace(self.folder.features_dir)
+        warn_of_other_weights(self._manifest.served_quantizations, facts.quantization, facts.path, self.report)
         if not self.choices.follow:
-            rows = self.source.waiting_rows()
-            require_room(disk, folder_bytes(rows, facts.hidden_size, stored))
-            self.choices.start(self.reader.snapshot().extract.pending, rows)
+            self.choices.start(samples, tokens)
         capacity = rows_per_shard(config.extract.shard_mib, facts.hidden_size, stored)
         gatherer = Gatherer(backend, self.report, stored, capacity, self.choices.step)
         self._gatherer = gatherer
         while True:
             number, features = self._next_number(), self.folder.features_dir
-            with Sealer(features, number, disk, self._commit, self.report, stopping=self.stop.is_set) as sealer:
+            with Sealer(features, number, self._disk, self._commit, self.report, stopping=self.stop.is_set) as sealer:
                 self._sealer = sealer
                 self._work(gatherer, sealer)
                 gatherer.seal_open(sealer)
@@ -198,6 +217,32 @@ class RunExtractor:
             device=asked.device,
             layers=None if asked.layers is None else tuple(asked.layers),
         )
+
+    def _grows(self, config: RunConfig) -> bool:
+        """Tell whether samples still come while this process works: then a full disk pauses, and nothing is refused."""
+        return self.choices.follow and config.extract.when == "live"
+
+    def _choose(self) -> int:
+        """Choose the samples of a token budget, and return how many are left out."""
+        if self.choices.token_budget is None:
+            return 0
+        rows = self._census()
+        candidates = [Candidate(row.sample_key, row.dataset, row.tokens, is_there=row.has_features) for row in rows]
+        chosen = choose(candidates, self.choices.token_budget)
+        self.source.only = frozenset(rows[index].sample_id for index in chosen)
+        return sum(not row.has_features for row in rows) - len(chosen)
+
+    def _waiting(self) -> tuple[int, int]:
+        """Count the samples that wait now, and their tokens."""
+        only = self.source.only
+        waiting = [
+            row.tokens for row in self._census() if not row.has_features and (only is None or row.sample_id in only)
+        ]
+        return len(waiting), sum(waiting)
+
+    def _census(self) -> list[CensusRow]:
+        with FeaturesReader(self.folder.ledger_path) as reader:
+            return reader.census()
 
     def _open(self, order: Order) -> Backend:
         began = time.monotonic()

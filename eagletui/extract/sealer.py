@@ -17,7 +17,9 @@ from eagletui.extract.space import DiskSpace, size_text
 Report = Callable[[Literal["info", "warn", "error"], str, str], object]
 """Takes a level, a kind and a sentence."""
 
-_HEADER_BYTES: Final = 1024 * 1024
+_HEADER_BYTES: Final = 4096
+"""Of a shard, besides its sample ids: names and places of five tensors, and what a file system adds."""
+
 _SPACE_POLL_S: Final = 2.0
 _CHECK_S: Final = 0.2
 
@@ -132,7 +134,8 @@ class Sealer:
             raise
 
     def _seal_when_there_is_room(self, shard: OpenShard) -> SealedShard | None:
-        needed = sum(tensor.numel() * tensor.element_size() for tensor in shard.tensors().values()) + _HEADER_BYTES
+        needed = sum(tensor.numel() * tensor.element_size() for tensor in shard.tensors().values())
+        needed += sum(map(len, shard.metadata().values())) + _HEADER_BYTES
         while not self._abandoned.is_set():
             free = self._space.free_bytes()
             if free >= needed:

@@ -43,6 +43,8 @@ class IdsSample:
     """The ledger's row; None for samples from a file."""
     revision: int | None = None
     """The ledger's revision of these ids; None for samples from a file."""
+    dataset: str = ""
+    """Of samples from a file that name one; a run's ledger knows it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
-
-from eagletui.core.errors import InputError
+from typing import Final, Self
 
 LOW_WATER_BYTES: Final = 512 * 1024 * 1024
 """Left free for the ledger on the same disk: paid answers go before features, which can be computed again."""
@@ -24,25 +22,16 @@ class DiskSpace:
     """Never used for features."""
     statvfs: Callable[[Path], os.statvfs_result] = os.statvfs
 
+    @classmethod
+    def below(cls, folder: Path) -> Self:
+        """Take the disk that holds a folder, or will hold it once it is made."""
+        place = folder.absolute()
+        return cls(next(known for known in (place, *place.parents) if known.exists()))
+
     def free_bytes(self) -> int:
         """Return what features may still take; negative below the low-water mark."""
         status = self.statvfs(self.folder)
         return status.f_bavail * status.f_frsize - self.low_water_bytes
-
-
-def require_room(space: DiskSpace, needed_bytes: int) -> None:
-    """Check before the first forward that everything will fit.
-
-    Raises:
-        InputError: it will not; both figures are named.
-    """
-    free = space.free_bytes()
-    if needed_bytes > free:
-        raise InputError(
-            f"The features need {size_text(needed_bytes)}, but {space.folder} has {size_text(max(0, free))} to give "
-            f"({size_text(space.low_water_bytes)} stay free). Name a larger disk with --out, take --dtype bfloat16, "
-            "or extract fewer samples. Nothing was written."
-        )
 
 
 def size_text(size_bytes: int) -> str:

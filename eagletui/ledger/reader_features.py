@@ -27,6 +27,17 @@ class StoredFeature:
     output_ids: "array[int] | None"
 
 
+class CensusRow(NamedTuple):
+    """One sample, as a choice of samples sees it."""
+
+    sample_id: int
+    sample_key: str
+    dataset: str
+    tokens: int
+    """Prompt and output."""
+    has_features: bool
+
+
 class ShardShare(NamedTuple):
     """Some of the samples of a shard."""
 
@@ -58,6 +69,23 @@ class FeaturesReader(Reader):
                     found[path] += 1
                     sizes[path] = samples
         return [ShardShare(path, samples, sizes[path]) for path, samples in sorted(found.items())]
+
+    def census(self) -> list[CensusRow]:
+        """List every trainable sample whose features are there or could be computed, by id; without its ids."""
+        with self._transactions.reading() as connection:
+            rows = connection.execute(
+                """SELECT samples.id, sample_key, dataset, prompt_tokens + output_tokens, 0 FROM to_extract
+                JOIN samples ON samples.id = to_extract.sample_id JOIN tokens ON tokens.sample_id = samples.id
+                WHERE prompt_tokens > 0 AND output_tokens > 0 AND prompt_ids IS NOT NULL
+                UNION ALL
+                SELECT samples.id, sample_key, dataset, features.rows, 1 FROM features
+                JOIN samples ON samples.id = features.sample_id JOIN tokens ON tokens.sample_id = samples.id
+                WHERE features.tokens_revision = tokens.revision
+                ORDER BY 1"""
+            )
+            return [
+                CensusRow(number, key, dataset, tokens, bool(there)) for number, key, dataset, tokens, there in rows
+            ]
 
     def features_of(self, path: str) -> list[StoredFeature]:
         """List the samples whose features lie in a shard, by position; replaced ones are not among them.

@@ -56,15 +56,28 @@ def read_facts(path: Path, dtype: DType | None = None) -> ModelFacts:
             num_layers=int(config.num_hidden_layers),
             hidden_size=int(config.hidden_size),
             vocab_size=int(config.vocab_size),
-            dtype=dtype or _stored_dtype(config, whole),
+            dtype=dtype or _named_dtype(config, whole) or _USUAL,
         )
     except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
         raise ModelError(f"The config of {path} cannot be read: {clean_line(str(error), 500)}") from error
 
 
-def _stored_dtype(*configs: Any) -> DType:
+def stored_dtype(path: Path) -> DType | None:
+    """Read the type that a folder's weights are stored in; None where its config does not say.
+
+    Raises:
+        ModelError: the config cannot be read.
+    """
+    try:
+        whole = AutoConfig.from_pretrained(str(path), trust_remote_code=False, local_files_only=True)
+    except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
+        raise ModelError(f"The config of {path} cannot be read: {clean_line(str(error), 500)}") from error
+    return _named_dtype(whole.get_text_config(decoder=True), whole)
+
+
+def _named_dtype(*configs: Any) -> DType | None:
     for config in configs:
         name = str(getattr(config, "dtype", None)).removeprefix("torch.")
         if name in DTYPES:
             return name
-    return _USUAL
+    return None

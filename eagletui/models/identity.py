@@ -92,7 +92,7 @@ def hash_model(path: Path) -> ModelHash:
 
 
 def stored_quantization(path: Path) -> str | None:
-    """Name the quantization of the stored weights (`fp8`, `compressed-tensors`, `Q4_1`); None if they are plain.
+    """Name the quantization of the stored weights (`fp8`, `compressed-tensors int4`, `Q4_1`); None if they are plain.
 
     Raises:
         ModelError: the config or the header cannot be read.
@@ -139,8 +139,21 @@ def _config_quantization(config: Path) -> str | None:
     for section in (content, content.get("text_config")):
         quantization = section.get("quantization_config") if isinstance(section, dict) else None
         if isinstance(quantization, dict):
-            return str(quantization.get("quant_method", "unknown"))
+            return " ".join([str(quantization.get("quant_method", "unknown")), *_number_kinds(quantization)])
     return None
+
+
+def _number_kinds(quantization: dict[str, Any]) -> list[str]:
+    """Name the numbers of a quantization whose method has several: compressed-tensors, GPTQ, AWQ, bitsandbytes."""
+    groups = quantization.get("config_groups")
+    weights = [group.get("weights") for group in groups.values()] if isinstance(groups, dict) else []
+    kinds = {
+        f"{'fp' if part.get('type') == 'float' else 'int'}{part.get('num_bits')}"
+        for part in weights
+        if isinstance(part, dict)
+    }
+    bits = quantization.get("bits", 4 if quantization.get("load_in_4bit") else None)
+    return sorted(kinds) or ([f"int{bits}"] if isinstance(bits, int) else [])
 
 
 def _gguf_number(path: Path, wanted: str) -> int | None:

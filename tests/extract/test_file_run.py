@@ -39,7 +39,7 @@ def _extract_ids(ids: Path, model: Path, out: Path, **options: Any) -> Extracted
         start=lambda samples, rows: None,
         step=lambda progress: None,
     )
-    how = {name: options.pop(name) for name in ("shard_mib", "space") if name in options}
+    how = {name: options.pop(name) for name in ("shard_mib", "space", "token_budget") if name in options}
     return extract_file(ids, Order(model, device="cpu", threads=1, **options), out, watching, **how)
 
 
@@ -188,7 +188,9 @@ def test_features_that_do_not_fit_on_the_disk_are_refused_before_the_first_forwa
 ) -> None:
     ids = _write_ids(tmp_path / "ids.jsonl", random_samples(LENGTHS))
     full = DiskSpace(tmp_path, 0, lambda _: SimpleNamespace(f_bavail=1000, f_frsize=1))  # type: ignore[arg-type, return-value]
-    with pytest.raises(InputError, match=r"The features need 288\.\d KiB, but .* has 1000 bytes to give"):
+    with pytest.raises(
+        InputError, match=r"276 tokens at 1,040 bytes each in float32, need 288\.\d KiB; .* has 1000 bytes"
+    ):
         _extract_ids(ids, tiny_models["llama"], tmp_path / "out", dtype="float32", space=full)
     assert not (tmp_path / "out").exists()
 

@@ -10,10 +10,10 @@ import torch
 import xxhash
 from safetensors import safe_open
 
-from eagletui.core.errors import InputError, RunError
+from eagletui.core.errors import RunError
 from eagletui.extract.sealer import Sealer
 from eagletui.extract.shards import IdsSample, OpenShard, SealedShard, ShardReader, remove_orphans, seal, shard_files
-from eagletui.extract.space import DiskSpace, require_room, size_text
+from eagletui.extract.space import DiskSpace, size_text
 
 HIDDEN = 8
 
@@ -157,13 +157,6 @@ def test_a_write_that_fails_with_room_left_is_raised_to_the_caller(tmp_path: Pat
     sealer.submit(_shard(3))
     with pytest.raises(RunError, match="A shard could not be written"):
         sealer.finish()
-
-
-def test_what_cannot_fit_is_refused_before_any_work(tmp_path: Path) -> None:
-    space = DiskSpace(tmp_path, 100, Disk(1100).statvfs)
-    require_room(space, 1000)
-    with pytest.raises(InputError, match=r"need 1001 bytes.*has 1000 bytes to give.*Nothing was written"):
-        require_room(space, 1001)
 
 
 def test_sizes_are_written_with_units() -> None:
