@@ -176,8 +176,9 @@ def write_lines(path: Path, lines: Sequence[Mapping[str, Any]]) -> None:
             os.fsync(file.fileno())
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise InputError(f"{path}: cannot be written ({error.strerror or error})") from error
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def span_object(span: Span) -> dict[str, Any]:
@@ -202,6 +203,19 @@ def finding_object(finding: Finding) -> dict[str, Any]:
         "example": finding.example,
         "action": finding.action,
     }
+
+
+def read_text(path: Path, number: int, field: str, value: object) -> str:
+    """Read a text of a line that can be written again.
+
+    Raises:
+        InputError: it is none, is empty, or holds a lone surrogate.
+    """
+    if not isinstance(value, str) or not value:
+        raise problem(path, number, field, "nothing" if value is None else value, "a text")
+    if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
+        raise problem(path, number, field, ascii(value), "a text without lone surrogates")
+    return value
 
 
 def problem(path: Path, line: int, field: str | None, found: object, expected: str) -> InputError:
@@ -247,8 +261,7 @@ def _recorded(path: Path, number: int, line: bytes, tokenizer: Tokenizer | None)
         sample_id = value.get("id")
         if isinstance(sample_id, int) and not isinstance(sample_id, bool):
             sample_id = str(sample_id)
-        if not isinstance(sample_id, str) or not sample_id:
-            raise problem(path, number, "id", "nothing" if sample_id is None else sample_id, "a text")
+        sample_id = read_text(path, number, "id", sample_id)
         reply = _reply(path, number, value)
     except ReplyError as error:
         raise InputError(f"{path}:{number}: {error}") from error
@@ -263,10 +276,15 @@ def _recorded(path: Path, number: int, line: bytes, tokenizer: Tokenizer | None)
         reply=reply,
         prompt=_prompt(request),
         max_tokens=limit if isinstance(limit, int) and not isinstance(limit, bool) else None,
-        stop_strings=tuple(s for s in ([stop] if isinstance(stop, str) else stop or ()) if isinstance(s, str) and s),
+        stop_strings=_stop_strings(stop),
         request=request,
         truth_ids=read_ids(path, number, "truth_ids", value["truth_ids"], tokenizer) if "truth_ids" in value else None,
     )
+
+
+def _stop_strings(stop: object) -> tuple[str, ...]:
+    given = [stop] if isinstance(stop, str) else stop if isinstance(stop, list) else []
+    return tuple(text for text in given if isinstance(text, str) and text)
 
 
 def _reply(path: Path, number: int, value: Mapping[str, Any]) -> Reply:

@@ -10,7 +10,7 @@ from eagletui.core.findings import ODD_ENDS, WRONG_FORMAT, Finding
 from eagletui.core.outputs import OutputFormat, fitted
 from eagletui.core.text import visible
 from eagletui.core.tokdiff import Span, align
-from eagletui.reconstruct import Progress, finding_object, problem, read_ids, read_objects, span_object
+from eagletui.reconstruct import Progress, finding_object, problem, read_ids, read_objects, read_text, span_object
 from eagletui.tokens.fit import name_id, think_pair
 from eagletui.tokens.judge import fit_findings
 from eagletui.tokens.load import Tokenizer
@@ -54,14 +54,12 @@ def read_recorded_ids(path: Path, tokenizer: Tokenizer) -> list[RecordedIds]:
     """
     found: list[RecordedIds] = []
     for number, value in read_objects(path):
-        sample_id = value.get("id")
-        if not isinstance(sample_id, str) or not sample_id:
-            raise problem(path, number, "id", "nothing" if sample_id is None else sample_id, "a text")
+        sample_id = read_text(path, number, "id", value.get("id"))
         if "output_ids" not in value:
             raise problem(path, number, "output_ids", "nothing", "a list of token ids")
         dataset, finish = value.get("dataset"), value.get("finish_reason")
-        if dataset is not None and not isinstance(dataset, str):
-            raise problem(path, number, "dataset", dataset, "a text")
+        if dataset is not None:
+            read_text(path, number, "dataset", dataset)
         if finish is not None and not isinstance(finish, str):
             raise problem(path, number, "finish_reason", finish, "a text such as stop or length")
         ids = read_ids(path, number, "output_ids", value["output_ids"], tokenizer)

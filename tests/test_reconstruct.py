@@ -12,7 +12,7 @@ import pytest
 from eagletui.core.errors import EagleError, InputError
 from eagletui.core.outputs import OutputFormat
 from eagletui.embedded.data import tokenizer_dir
-from eagletui.reconstruct import Outcome, prepare, read_recorded, reconstruct_file
+from eagletui.reconstruct import Outcome, prepare, read_recorded, reconstruct_file, write_lines
 from eagletui.tokens.formats import load_format
 from eagletui.tokens.load import Tokenizer, load_tokenizer
 
@@ -196,6 +196,7 @@ def one_line(tmp_path: Path, value: object) -> Path:
         ("[1]", "in.jsonl:2: found [1], expected an object"),
         ({"response": {}}, "in.jsonl:2: field id: found nothing"),
         ({"id": 3.5, "response": {}}, "field id"),
+        ({**GOOD, "id": "a\ud800"}, "expected a text without lone surrogates"),
         ({"id": "x"}, "in.jsonl:2: field response: found nothing"),
         ({"id": "x", "response": {}}, "in.jsonl:2: field choices: found nothing"),
         ({"id": "x", "response": "text"}, "in.jsonl:2: found text, expected JSON"),
@@ -261,6 +262,22 @@ def test_odd_replies_never_end_in_a_traceback_and_are_never_proved(
         assert not {"served", "logprobs", "streamed"} & set(found.summary["by_evidence"])
         assert found.lines[13]["usability"] == "unusable"
         json.dumps(found.lines)
+
+
+@pytest.mark.parametrize(
+    "request_", [{"stop": 5}, {"stop": {"a": 1}}, {"stop": [None, 7]}, {"messages": 5, "stop": 1.5}]
+)
+def test_a_request_that_makes_no_sense_costs_only_what_needs_it(
+    request_: dict[str, Any], tmp_path: Path, smollm2: Tokenizer
+) -> None:
+    path = one_line(tmp_path, {**GOOD, "request": request_})
+    assert len(outcome(path, smollm2, load_format("smollm2")).lines) == 2
+
+
+def test_nothing_half_written_is_left_when_writing_fails(tmp_path: Path) -> None:
+    with pytest.raises(UnicodeEncodeError):
+        write_lines(tmp_path / "out.jsonl", [{"id": "good"}, {"id": "a\ud800"}])
+    assert list(tmp_path.iterdir()) == []
 
 
 def command(*args: str | Path) -> subprocess.CompletedProcess[str]:

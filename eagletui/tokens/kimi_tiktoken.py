@@ -11,6 +11,7 @@ import tiktoken
 
 from eagletui.core.errors import TokenizerError
 from eagletui.core.vocabulary import Vocabulary
+from eagletui.tokens.id_range import check_ids
 
 PATTERN: Final = "|".join(
     [
@@ -77,6 +78,7 @@ def read_ranks(path: Path, source: bytes) -> dict[bytes, int]:
             ) from error
     if not ranks:
         raise TokenizerError(f"{path}: found no ranks, expected one `base64 rank` a line")
+    check_ids(str(path), ranks.items())
     return ranks
 
 
@@ -88,9 +90,10 @@ def _specials(folder: Path, rank_count: int, config: Mapping[str, Any]) -> dict[
     names: dict[int, str] = {}
     for key, entry in declared.items():
         content = entry.get("content") if isinstance(entry, Mapping) else None
-        if not (isinstance(key, str) and key.isdigit() and isinstance(content, str)):
+        if not (isinstance(key, str) and key.isdecimal() and isinstance(content, str)):
             raise TokenizerError(f"{where}.{key}: found {entry!r}, expected an object with `content`")
         names[int(key)] = content
+    check_ids(where, ((content, token_id) for token_id, content in names.items()))
     for token_id in range(rank_count, rank_count + RESERVED_SPECIALS):
         names.setdefault(token_id, f"<|reserved_token_{token_id}|>")
     return {content: token_id for token_id, content in names.items()}

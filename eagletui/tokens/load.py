@@ -15,6 +15,7 @@ from tokenizers import Tokenizer as HfTokenizer
 from eagletui.core.errors import TokenizerError
 from eagletui.core.vocabulary import Vocabulary
 from eagletui.tokens.conversion import converted_by_transformers
+from eagletui.tokens.id_range import check_ids
 from eagletui.tokens.kimi_tiktoken import load_tiktoken_folder
 from eagletui.tokens.stand_in import fast_encoder
 
@@ -148,6 +149,8 @@ def _load_json(path: Path, source: bytes) -> tuple[Vocabulary, Encoder, tuple[st
             raise TokenizerError(f"{path}: field model.vocab: found a {type(vocab).__name__}, expected a BPE table")
         added = document.get("added_tokens") or []
         structural = {token["content"]: token["id"] for token in added if _is_structural(token, vocab)}
+        check_ids(f"{path}: field model.vocab", vocab.items())
+        check_ids(f"{path}: field added_tokens", structural.items())
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise TokenizerError(f"{path}: found damaged JSON ({error}), expected a Hugging Face tokenizer.json") from error
     except (KeyError, TypeError, AttributeError) as error:

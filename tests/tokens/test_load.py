@@ -90,6 +90,26 @@ def test_a_folder_that_cannot_be_loaded_is_refused_by_name(
         load_tokenizer(tmp_path)
 
 
+@pytest.mark.parametrize("claimed", [-5, 99_999_999_999, "x", 1.5, True, None])
+def test_ids_that_are_no_ids_are_refused_in_every_kind_of_file(claimed: object, tmp_path: Path) -> None:
+    decoder = {"type": "ByteLevel"}
+    table = {"model": {"type": "BPE", "vocab": {"a": claimed}, "merges": []}, "decoder": decoder}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(table))
+    with pytest.raises(TokenizerError, match=r"model\.vocab: found id .* of 'a'"):
+        load_tokenizer(tmp_path)
+    added = [{"id": claimed, "content": "<s>", "special": True}]
+    whole = {"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}, "decoder": decoder, "added_tokens": added}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(whole))
+    with pytest.raises(TokenizerError, match="added_tokens: found id"):
+        load_tokenizer(tmp_path)
+    if isinstance(claimed, int) and claimed is not True:
+        (tmp_path / "tokenizer.json").unlink()
+        (tmp_path / "tiktoken.model").write_text(f"YQ== {claimed}\n")
+        (tmp_path / "tokenizer_config.json").write_text('{"added_tokens_decoder": {}}')
+        with pytest.raises(TokenizerError, match="found id"):
+            load_tokenizer(tmp_path)
+
+
 def test_an_absent_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TokenizerError, match="found nothing"):
         load_tokenizer(tmp_path / "absent")
