@@ -94,6 +94,7 @@ def test_wrong_ids_are_replaced_and_only_their_revision_grows(run: RunFolder) ->
     assert {key for key, revision in revisions(run).items() if revision > 1} == set(damaged)
 
 
+@pytest.mark.slow
 def test_shards_over_ids_that_changed_are_named_and_their_samples_wait_for_features(run: RunFolder) -> None:
     items = kept(run)
     spoil(run, [items[1].row.sample_key, items[2].row.sample_key, items[20].row.sample_key])
@@ -114,6 +115,7 @@ def test_shards_over_ids_that_changed_are_named_and_their_samples_wait_for_featu
     assert rebuild_run(run).stale == ()
 
 
+@pytest.mark.slow
 def test_a_dry_run_foresees_everything_and_writes_nothing(run: RunFolder) -> None:
     spoil(run, ["p0003", "p0007"])
     before = contents(run)
@@ -122,6 +124,7 @@ def test_a_dry_run_foresees_everything_and_writes_nothing(run: RunFolder) -> Non
     assert contents(run) == before
 
 
+@pytest.mark.slow
 def test_an_engine_that_works_is_named_and_only_a_dry_run_goes_on(run: RunFolder) -> None:
     with RoleLock(run.path, "engine"):
         with pytest.raises(LockedError, match=f"pid {os.getpid()}"):
@@ -129,6 +132,7 @@ def test_an_engine_that_works_is_named_and_only_a_dry_run_goes_on(run: RunFolder
         assert rebuild_run(run, dry_run=True).samples == SAMPLES
 
 
+@pytest.mark.slow
 def test_a_format_of_ones_own_stays_the_runs_and_a_wrong_one_is_found_out(run: RunFolder, tmp_path: Path) -> None:
     truth, labelled = ids(run), labels(run)
     wrong = tmp_path / "wrong.toml"
@@ -201,6 +205,7 @@ def test_answers_that_never_had_ids_get_them(answered: RunFolder, tmp_path: Path
         assert reader.snapshot().states["tokenized"] == SAMPLES
 
 
+@pytest.mark.slow
 def test_several_processes_make_what_one_makes(
     answered: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,6 +248,7 @@ def test_a_quarantined_sample_stays_so_and_its_usability_shows_after_the_release
 COMMAND = (sys.executable, "-c", "from eagletui.cli.app import main; main()", "rebuild")
 
 
+@pytest.mark.slow
 def test_a_kill_in_the_middle_leaves_whole_samples_and_a_second_rebuild_does_the_rest(
     answered: RunFolder, tmp_path: Path
 ) -> None:

@@ -224,11 +224,20 @@ def _sums(
     missing = billed - fixed
     if cut and missing in tails:
         return _Sums((0,), (missing,), False, "")
-    # Where every entry is one token, the text alone settles them, and the end token may be unbilled.
-    single = all(group.least == 1 or group.named for group in groups)
+    # Where every entry is one token and all bytes are text, the text alone settles them, and the end token may be
+    # unbilled. Bytes that are no character reach the text as U+FFFD, which does not tell how many there were.
+    single = all(group.least == 1 or group.named for group in groups) and _is_text(groups)
     if not cut and not shows_tail and (missing == lost_end or (single and missing == lost_end - 1)):
         return _Sums((0,), (0,), lost_end, "")
     return _Sums((0,), (hidden,), lost_end, f"{fixed} tokens are in the entries and {billed} were billed")
+
+
+def _is_text(groups: Sequence[_Group]) -> bool:
+    try:
+        b"".join(group.data for group in groups).decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _solve(groups: Sequence[_Group], sums: _Sums) -> tuple[dict[int, tuple[int, ...]], int, str]:

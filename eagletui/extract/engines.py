@@ -33,6 +33,11 @@ class Order:
     threads: int | None = None
     """Local engine: of computations on the CPU; None takes half of the cores."""
 
+    def __post_init__(self) -> None:
+        """Refuse what this build cannot do before anything is looked for or read."""
+        if self.engine == "ray":
+            raise InputError("--engine ray: this build has no Ray engine; take local, vllm or sglang.")
+
     @property
     def computed(self) -> DTypeChoice:
         """The type to compute in."""
@@ -50,8 +55,6 @@ def open_backend(order: Order, report: Report) -> Backend:
         InputError: an engine needs a server's address.
         ModelError: the model does not load, or the server cannot give a record's streams.
     """
-    if order.engine == "ray":
-        raise InputError("--engine ray: this build has no Ray engine; take local, vllm or sglang.")
     if order.engine == "local":
         from eagletui.extract.backends.local import LocalBackend
         from eagletui.extract.capture import Capture

@@ -187,6 +187,7 @@ def _beat_rows(folder: RunFolder) -> int:
         return sum(json.loads(beat.detail_json).get("rows", 0) for beat in reader.heartbeats())
 
 
+@pytest.mark.slow
 def test_kill_9_loses_at_most_the_open_shard_and_doubles_nothing(
     tmp_path: Path, tiny_models: dict[Kind, Path], start: Start
 ) -> None:

