@@ -2,18 +2,13 @@
 
 import asyncio
 import contextlib
-import shutil
 import time
 from collections.abc import Coroutine, Sequence
-from functools import partial
 from typing import Any, Final
 
 from eagletui.config import RunConfig
-from eagletui.core.errors import ConfigError
 from eagletui.core.findings import Finding
 from eagletui.core.lifecycle import FINISHED_RUNS
-from eagletui.core.money import format_usd
-from eagletui.engine import market
 from eagletui.engine.admission import Admissions
 from eagletui.engine.answers import AnswerDesk
 from eagletui.engine.budget import PromptBounds
@@ -24,6 +19,7 @@ from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.lessons import Lessons
 from eagletui.engine.market import Market
 from eagletui.engine.pace import Pace
+from eagletui.engine.rounds import Rounds
 from eagletui.engine.second_look import SecondLook
 from eagletui.engine.settle import Settler
 from eagletui.engine.steering import Steering
@@ -31,17 +27,14 @@ from eagletui.engine.watch import Watch
 from eagletui.ledger.orders import Answered, Failed, Finished, OpenAttempt, Overrun
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_counts import CountsReader
-from eagletui.ledger.rows import LimitedBy, RunRow
+from eagletui.ledger.rows import RunRow
 from eagletui.ledger.writer import LedgerWriter
-from eagletui.providers.base import Provider, ProviderFailure
+from eagletui.providers.base import Provider
 from eagletui.runs import RunFolder
 from eagletui.tokens.live_check import DIFFERENCE
 
 POLL_S: Final = 0.05
 """Orders are looked for this often; they promise to take effect within 250 ms."""
-BEAT_S: Final = 1.0
-DISK_FLOOR_BYTES: Final = 200 * 2**20
-KEY_LOOK_S: Final = 60.0
 LAND_S: Final = 10.0
 """So long an engine that ends by a fault tries to keep what it has received."""
 
@@ -149,7 +142,18 @@ class Runner:
         self._unsettled: dict[int, OpenAttempt] = {}
         self._limits_may_lift = True
         """Money moved or a limit changed since a pause was last looked at."""
-        self._prices_doubted = asyncio.Event()
+        self._rounds = Rounds(
+            folder=folder,
+            provider=provider,
+            ledger=ledger,
+            gates=self._gates,
+            pace=self._pace,
+            market=offered,
+            settler=self._settler,
+            limited_by=self._admissions.limited_by,
+            detail=self._detail,
+            queue_moved=self._admissions.queue_moved,
+        )
 
     def signalled(self) -> None:
         """Take a SIGTERM or SIGINT: the first drains, the second breaks off."""
@@ -170,9 +174,9 @@ class Runner:
             self._spawn(self._filing.run()),
             self._spawn(self._settler.run()),
             self._spawn(self._lessons.second_look.run()),
-            self._spawn(self._beat()),
-            self._spawn(self._refresh_prices()),
-            self._spawn(self._watch_key()),
+            self._spawn(self._rounds.beat()),
+            self._spawn(self._rounds.refresh_prices()),
+            self._spawn(self._rounds.watch_key()),
         ]
         try:
             while True:
@@ -292,7 +296,7 @@ class Runner:
         flight, outcome = landing.flight, landing.finished.outcome
         self._lessons.landed(landing)
         if landing.failure is not None and landing.failure.kind == "price":
-            self._prices_doubted.set()
+            self._rounds.prices_doubted.set()
         if _cost_is_open(outcome):
             self._unsettled[flight.attempt_id] = OpenAttempt(
                 id=flight.attempt_id,
@@ -339,47 +343,6 @@ class Runner:
         if error is not None:
             self._crashed(error)
 
-    async def _beat(self) -> None:
-        while True:
-            free = shutil.disk_usage(self._folder.path).free
-            if free < DISK_FLOOR_BYTES:
-                self._gates.want_pause("disk", f"Only {free // 2**20} MiB are free on the disk of the run.")
-            self._ledger.require_in_place()
-            limited_by = self._admissions.limited_by() if self._gates.is_open else None
-            await self._ledger.do(partial(_write_beat, self._detail(), limited_by))
-            await asyncio.sleep(BEAT_S)
-
-    async def _refresh_prices(self) -> None:
-        while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(market.REFRESH_S):
-                    await self._prices_doubted.wait()
-            self._prices_doubted.clear()
-            try:
-                fetched = await self._provider.endpoints()
-            except (ProviderFailure, ConfigError) as error:
-                await self._ledger.do(partial(_write_warning, "prices", f"Prices could not be fetched again: {error}"))
-                continue
-            dearer = self._market.take(fetched)
-            await self._ledger.do(lambda writer: market.record(writer, self._market.offered))
-            self._pace.reweigh(self._market.weights())
-            if dearer:
-                self._gates.want_pause("price", f"Prices rose: {'; '.join(dearer)}.")
-
-    async def _watch_key(self) -> None:
-        """Stop when the provider's key shows more than the cap, whatever our own books say."""
-        alarm_pico = 0
-        while True:
-            await asyncio.sleep(KEY_LOOK_S)
-            look = await self._settler.look_at_key()
-            if look is not None and look.shown_pico > max(look.books.cap_pico, alarm_pico):
-                alarm_pico = 2 * look.shown_pico
-                self._gates.want_pause(
-                    "breaker",
-                    f"The provider's key shows {format_usd(look.shown_pico)} spent since the run began, more than the "
-                    f"cap {format_usd(look.books.cap_pico)}.",
-                )
-
     def _detail(self) -> dict[str, object]:
         now = time.monotonic()
         return {
@@ -416,18 +379,6 @@ def _event_of(landing: Landing) -> LogLine | None:
     if landing.judged is not None and landing.judged.encoders_differ:
         return LogLine("encoder", key, f"{DIFFERENCE}. `eagletui rebuild` makes the ids of earlier answers again.")
     return None
-
-
-def _write_beat(detail: dict[str, object], limited_by: LimitedBy | None, writer: LedgerWriter) -> None:
-    with writer.transaction():
-        writer.tick()
-        writer.beat("engine", detail=detail)
-    if limited_by is not None and writer.run().limited_by != limited_by:
-        writer.set_limited_by(limited_by)
-
-
-def _write_warning(kind: str, message: str, writer: LedgerWriter) -> None:
-    writer.event("warn", "engine", kind, message)
 
 
 def _say_goodbye(writer: LedgerWriter) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 from eagletui.core.chat import until_turn
 from eagletui.core.money import Books, admit
@@ -9,6 +10,9 @@ from eagletui.ledger.books import read_books
 from eagletui.ledger.codecs import unpack_prompt
 from eagletui.ledger.orders import Admission, AdmitRequest, QueuedSample, Recovery
 from eagletui.ledger.writer_base import Writer
+
+LONGEST_RETRY_S: Final = 3_660.0
+"""An hour of `Retry-After`, and the jitter on it."""
 
 
 class AttemptWriter(Writer):
@@ -109,11 +113,25 @@ class AttemptWriter(Writer):
                 (self._clock(), http_status, generation_id, attempt_id),
             )
 
+    def bring_retries_forward(self, seconds: float) -> int:
+        """Move retries that still wait, because the clock was set back by so much; return how many.
+
+        Args:
+            seconds: how far the clock fell back.
+        """
+        now = self._clock()
+        with self._transactions.begin() as connection:
+            return connection.execute(
+                "UPDATE samples SET not_before = max(?, not_before - ?) WHERE state = 'queued' AND not_before > ?",
+                (now, seconds, now),
+            ).rowcount
+
     def recover(self) -> Recovery:
         """Put right what a dead engine left: call once at start, holding the engine's lock.
 
         Held attempts were never sent and are voided. Sent ones may have been billed: they become unsettled and keep
-        their holds. Their samples are queued again.
+        their holds. Their samples are queued again. No retry waits longer than a provider may ask for, however the
+        clock was set meanwhile.
         """
         now = self._clock()
         with self._transactions.begin(durable=True) as connection:
@@ -128,4 +146,8 @@ class AttemptWriter(Writer):
                 (now,),
             ).rowcount
             requeued = connection.execute("UPDATE samples SET state = 'queued' WHERE state = 'in_flight'").rowcount
+            connection.execute(
+                "UPDATE samples SET not_before = :latest WHERE state = 'queued' AND not_before > :latest",
+                {"latest": now + LONGEST_RETRY_S},
+            )
         return Recovery(voided, unsettled, requeued)

@@ -80,3 +80,27 @@ def test_a_hangup_is_ignored(new_run: NewRun, start_provider: StartProvider) -> 
     run.until(lambda reader: reader.snapshot().answered >= 1, "an answer")
     run.signal(process, signal.SIGHUP)
     assert run.wait(process) == 0, run.log()
+
+
+def test_two_sigterms_at_once_break_off_too(new_run: NewRun, start_provider: StartProvider) -> None:
+    provider = start_provider(latency_s=0.1, tokens_per_s=20)
+    run = new_run(provider.api_url, 6, max_in_flight=4)
+    process = run.start()
+    run.until(lambda reader: reader.snapshot().attempts["sent"] >= 4, "four requests in flight")
+    run.signal(process, signal.SIGTERM)
+    run.signal(process, signal.SIGTERM)
+    assert run.wait(process, 5.0) == 130, run.log()
+    assert run.snapshot().attempts["sent"] == 0
+
+
+def test_nothing_more_is_bought_once_the_ledger_was_moved_away(new_run: NewRun, start_provider: StartProvider) -> None:
+    provider = start_provider(latency_s=0.05)
+    run = new_run(provider.api_url, 400, max_in_flight=2)
+    process = run.start()
+    run.until(lambda reader: reader.snapshot().answered >= 2, "answers")
+    moved = run.folder.ledger_path.with_name("elsewhere.sqlite")
+    run.folder.ledger_path.rename(moved)
+    process.join(20)
+    assert process.exitcode == 2
+    assert "Nothing more is bought" in run.log()
+    assert len(provider.books()["rows"]) < 400

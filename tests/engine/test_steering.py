@@ -8,9 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from eagletui import runs
+from eagletui.ledger import commands
 from eagletui.ledger.filters import SampleFilter
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import CommandRow, Verb
+from eagletui.ledger.writer import LedgerWriter
 from tests.engine.books import assert_books_agree, assert_every_sample_answered_once
 from tests.engine.conftest import NewRun
 from tests.engine.run_folder import EngineRun
@@ -181,3 +183,23 @@ def test_an_engine_started_as_the_app_does_says_when_it_is_ready(
     run.order("pause")
     run.until(lambda reader: runs.is_alive(run.folder, "engine") is None, "the engine ends")
     assert run.state() == ("paused", "user")
+
+
+def test_an_order_that_waited_does_not_undo_a_later_one_and_an_unknown_one_ends_nothing(
+    new_run: NewRun, provider: ProviderHandle
+) -> None:
+    run = new_run(provider.api_url, 3)
+    path = run.folder.ledger_path
+    stale = commands.issue(path, "cap", {"usd": "0.9"})
+    later = commands.issue(path, "cap", {"usd": "0.3"})
+    with LedgerWriter(path) as writer:
+        writer.set_cap(300_000_000_000)
+        writer.apply_command(later, True, "applied without an engine")
+    unknown = commands.issue(path, "dance", {})  # type: ignore[arg-type]  # written by a newer version, or by hand
+    assert run.finish() == 0, run.log()
+    assert run.snapshot().spend.books.cap_pico == 300_000_000_000
+    with run.reader() as reader:
+        for number, words in ((stale, "later cap was applied"), (unknown, "No verb is called dance")):
+            row = reader.command(number)
+            assert row is not None
+            assert (row.changed, words in (row.result or "")) == (0, True)

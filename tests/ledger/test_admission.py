@@ -133,6 +133,29 @@ def test_a_retry_is_a_new_attempt_with_the_next_number(writer: LedgerWriter, pat
     assert sql(path, "SELECT number, state FROM attempts ORDER BY id") == [(1, "unsettled"), (2, "settled")]
 
 
+def test_retries_follow_a_clock_that_was_set_back(writer: LedgerWriter, clock: Clock) -> None:
+    queue(writer, "a", "b", "c")
+    for sample, wait_s in ((1, 40.0), (2, 0.0)):
+        failed = Failed("unsettled", "timeout", "no event", retry_at=clock.now + wait_s)
+        writer.finish([Finished(send(writer, sample), failed)])
+    clock.now -= 10_000
+    assert [sample.key for sample in writer.claim(9)] == ["c"]
+    assert writer.bring_retries_forward(10_000) == 2
+    assert {sample.key for sample in writer.claim(9)} == {"b", "c"}
+    clock.now += 41
+    assert {sample.key for sample in writer.claim(9)} == {"a", "b", "c"}
+
+
+def test_no_retry_waits_for_hours_after_a_restart_on_another_clock(writer: LedgerWriter, clock: Clock) -> None:
+    queue(writer, "a")
+    writer.finish([Finished(send(writer, 1), Failed("unsettled", "timeout", "x", retry_at=clock.now + 60))])
+    clock.now -= 86_400
+    writer.recover()
+    due_at = writer.next_due_at()
+    assert due_at is not None
+    assert clock.now < due_at <= clock.now + 3_660
+
+
 def test_two_threads_share_one_writer_without_mixing_their_transactions(writer: LedgerWriter) -> None:
     queue(writer, *(f"k{n}" for n in range(40)))
     failures: list[BaseException] = []

@@ -1,0 +1,129 @@
+"""What is looked at again and again beside the loop: signs of life, the disk, the clock, prices, the key."""
+
+import asyncio
+import contextlib
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from eagletui.core.errors import ConfigError
+from eagletui.core.money import format_usd
+from eagletui.engine import market
+from eagletui.engine.gates import Gates
+from eagletui.engine.ledger_thread import LedgerThread
+from eagletui.engine.market import Market
+from eagletui.engine.pace import Pace
+from eagletui.engine.settle import Settler
+from eagletui.ledger.rows import LimitedBy
+from eagletui.ledger.writer import LedgerWriter
+from eagletui.providers.base import Provider, ProviderFailure
+from eagletui.runs import RunFolder
+
+BEAT_S: Final = 1.0
+DISK_FLOOR_BYTES: Final = 200 * 2**20
+KEY_LOOK_S: Final = 60.0
+CLOCK_FALL_S: Final = 2.0
+"""A wall clock that falls back by less is being slewed or was read late."""
+
+
+class ClockWatch:
+    """Notices a wall clock that was set back; times of retries are on it."""
+
+    def __init__(self, wall_s: float, monotonic_s: float) -> None:
+        """Take the first reading of both clocks."""
+        self._ahead_s = wall_s - monotonic_s
+
+    def fell_back(self, wall_s: float, monotonic_s: float) -> float:
+        """Return by how many seconds the wall clock fell back since the last reading, or 0."""
+        ahead_s = wall_s - monotonic_s
+        fell_s, self._ahead_s = self._ahead_s - ahead_s, ahead_s
+        return fell_s if fell_s >= CLOCK_FALL_S else 0.0
+
+
+@dataclass(slots=True)
+class Rounds:
+    """The rounds of a run; each runs until cancelled."""
+
+    folder: RunFolder
+    provider: Provider
+    ledger: LedgerThread
+    gates: Gates
+    pace: Pace
+    market: Market
+    settler: Settler
+    limited_by: Callable[[], LimitedBy]
+    detail: Callable[[], dict[str, object]]
+    """Figures for the screens."""
+    queue_moved: Callable[[], None]
+    """Samples are due sooner than was thought."""
+    prices_doubted: asyncio.Event = field(default_factory=asyncio.Event)
+    """Prices are fetched again at once."""
+
+    async def beat(self) -> None:
+        """Give signs of life, and see that the disk, the ledger's file and the clock are what they were."""
+        clock = ClockWatch(time.time(), time.monotonic())
+        while True:
+            free = shutil.disk_usage(self.folder.path).free
+            if free < DISK_FLOOR_BYTES:
+                self.gates.want_pause("disk", f"Only {free // 2**20} MiB are free on the disk of the run.")
+            self.ledger.require_in_place()
+            fell_s = clock.fell_back(time.time(), time.monotonic())
+            if fell_s:
+                await self.ledger.do(partial(_follow_clock, fell_s))
+                self.queue_moved()
+            limited_by = self.limited_by() if self.gates.is_open else None
+            await self.ledger.do(partial(_write_beat, self.detail(), limited_by))
+            await asyncio.sleep(BEAT_S)
+
+    async def refresh_prices(self) -> None:
+        """Fetch endpoints and prices every few minutes, and at once where one is in doubt."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(market.REFRESH_S):
+                    await self.prices_doubted.wait()
+            self.prices_doubted.clear()
+            try:
+                fetched = await self.provider.endpoints()
+            except (ProviderFailure, ConfigError) as error:
+                await self.ledger.do(partial(_write_warning, "prices", f"Prices could not be fetched again: {error}"))
+                continue
+            dearer = self.market.take(fetched)
+            await self.ledger.do(lambda writer: market.record(writer, self.market.offered))
+            self.pace.reweigh(self.market.weights())
+            if dearer:
+                self.gates.want_pause("price", f"Prices rose: {'; '.join(dearer)}.")
+
+    async def watch_key(self) -> None:
+        """Stop when the provider's key shows more than the cap, whatever our own books say."""
+        alarm_pico = 0
+        while True:
+            await asyncio.sleep(KEY_LOOK_S)
+            look = await self.settler.look_at_key()
+            if look is not None and look.shown_pico > max(look.books.cap_pico, alarm_pico):
+                alarm_pico = 2 * look.shown_pico
+                self.gates.want_pause(
+                    "breaker",
+                    f"The provider's key shows {format_usd(look.shown_pico)} spent since the run began, more than the "
+                    f"cap {format_usd(look.books.cap_pico)}.",
+                )
+
+
+def _follow_clock(fell_s: float, writer: LedgerWriter) -> None:
+    with writer.transaction():
+        writer.bring_retries_forward(fell_s)
+        writer.event("warn", "engine", "clock", f"The clock was set back by {fell_s:.0f} s; retries follow it.")
+
+
+def _write_beat(detail: dict[str, object], limited_by: LimitedBy | None, writer: LedgerWriter) -> None:
+    with writer.transaction():
+        writer.tick()
+        writer.beat("engine", detail=detail)
+    if limited_by is not None and writer.run().limited_by != limited_by:
+        writer.set_limited_by(limited_by)
+
+
+def _write_warning(kind: str, message: str, writer: LedgerWriter) -> None:
+    writer.event("warn", "engine", kind, message)
