@@ -261,7 +261,7 @@ class Receiver:
         self._response = response
         self._watchdog = watchdog
         self._event_s = timeouts.event_s
-        self._generation_id = generation_id
+        self.generation_id = generation_id
         self._started_at = started_at
         self._headers_at = time.monotonic()
         self._total = total
@@ -314,7 +314,7 @@ class Receiver:
             encoding="sse" if self._media_type == "text/event-stream" else "json",
             body=bytes(self._body),
             http_status=200,
-            generation_id=self._generation_id,
+            generation_id=self.generation_id,
             started_at=self._started_at,
             headers_at=self._headers_at,
             first_event_at=self.first_event_at,

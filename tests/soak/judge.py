@@ -10,7 +10,7 @@ from eagletui.core.money import format_usd
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import AttemptRow
 from tests.engine.run_folder import EngineRun
-from tests.soak.workers import Provider
+from tests.soak.workers import RECEIVED, Provider
 
 
 class Broken(AssertionError):
@@ -129,10 +129,13 @@ def judge(run: EngineRun, provider: Provider, samples: int) -> Verdict:
     _expect(money.open_pico, 0, "picodollars still held")
     _expect(sum(row["cost_pico"] for row in books["rows"]), books["spent_pico"], "picodollars of the provider's rows")
     owners = _owners(attempts)
+    received = _received(run)
     unknown_pico = 0
     for row in books["rows"]:
         owner = owners.pop(row["id"], None)
         if owner is None:
+            if row["id"] in received:
+                raise Broken(f"{row['id']} is not in the ledger, although its body was read")
             unknown_pico += row["cost_pico"]
         else:
             _expect((owner.state, owner.cost_pico), ("settled", row["cost_pico"]), f"state and cost of {row['id']}")
@@ -162,6 +165,11 @@ def _owners(attempts: list[AttemptRow]) -> dict[str, AttemptRow]:
                 raise Broken(f"two attempts have generation {attempt.generation_id}")
             owners[attempt.generation_id] = attempt
     return owners
+
+
+def _received(run: EngineRun) -> set[str]:
+    file = run.folder.path / RECEIVED
+    return set(file.read_text(encoding="utf-8").split()) if file.exists() else set()
 
 
 def _expect(found: Any, expected: Any, what: str) -> None:

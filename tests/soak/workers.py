@@ -18,11 +18,14 @@ from eagletui.engine.__main__ import main as run_engine
 from eagletui.engine.answers import AnswerDesk
 from eagletui.engine.dispatch import Dispatcher
 from eagletui.ledger.writer import LedgerWriter
+from eagletui.providers import transport
 from eagletui.runs import RunFolder
 from tests.engine.run_folder import until
 from tests.soak.scenario import Crash
 
 START_S: Final = 60.0
+RECEIVED: Final = "received.ids"
+"""In the run folder: one generation id a line, written by nobody but the campaign."""
 
 FORKS: Final = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["tests.soak.workers"])
@@ -121,9 +124,23 @@ def _engine(args: list[str], log: Path, crash: Crash | None) -> None:
     vars(pace).update(BACKOFF_S=0.02, THROTTLE_S=0.05, UNREACHABLE_S=0.05)
     vars(market).update(REFRESH_S=0.5)
     vars(start).update(RETRIES_S=(0.05, 0.1, 0.2, 0.5, 1.0))
+    _witness_ids(Path(args[0]) / RECEIVED)
     if crash is not None:
         _arm(crash)
     raise SystemExit(run_engine(args))
+
+
+def _witness_ids(file: Path) -> None:
+    """Note every generation id whose body the engine begins to read: it has promised that those are on disk."""
+    receive = transport.Receiver.receive
+
+    async def noted(self: transport.Receiver, limit_bytes: int) -> None:
+        if self.generation_id is not None:
+            with file.open("a", encoding="utf-8") as received:
+                received.write(f"{self.generation_id}\n")
+        await receive(self, limit_bytes)
+
+    transport.Receiver.receive = noted  # type: ignore[method-assign]
 
 
 def _arm(crash: Crash) -> None:
