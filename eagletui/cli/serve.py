@@ -1,5 +1,6 @@
 """`eagletui serve`: the embedded provider in the foreground."""
 
+import json
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -18,11 +19,15 @@ def serve(
     tokens_per_s: Annotated[float | None, typer.Option(min=0.001, help="Replay: pace; left out: all at once.")] = None,
     slots: Annotated[int, typer.Option(min=1, help="Model: answers computed at a time.")] = 8,
     threads: Annotated[int, typer.Option(min=1, help="Model: CPU threads.")] = 1,
+    kinds: Annotated[bool, typer.Option("--kinds", help="List the fault kinds of a script, and end.")] = False,
 ) -> None:
     """Serve an OpenRouter-shaped API on loopback, with books of its own.
 
     Ctrl-C or SIGTERM finishes what is in flight; a second one stops now.
     """
+    if kinds:
+        print_kinds()
+        return
     import asyncio
     import logging
     import signal
@@ -53,3 +58,21 @@ def serve(
         print(banner(options, server), flush=True)
 
     asyncio.run(serve_until_signalled(options, on_ready, (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)))
+
+
+def print_kinds() -> None:
+    """List every fault kind with what it does and its parameters' defaults."""
+    from eagletui.embedded.fault_kinds import kind_rows
+
+    for row in kind_rows():
+        print(row.name)
+        print(f"    {row.does}")
+        if row.params:
+            written = ", ".join(f"{name} = {_toml(value)}" for name, value in row.params.items())
+            print(f"    params = {{ {written} }}")
+
+
+def _toml(value: object) -> str:
+    if value is None:
+        return "..."
+    return str(value).lower() if isinstance(value, bool) else json.dumps(value)

@@ -1,7 +1,7 @@
 """What an answer is and who can give one: a real model, or recordings."""
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -27,6 +27,10 @@ class Answer:
     finish_reason: Literal["stop", "length"]
     token_interval_s: float = 0.0
     """How long a stream waits per token, where time is simulated."""
+
+    def cut(self, tokens: int) -> "Answer":
+        """Return the answer's first tokens."""
+        return replace(self, output_ids=self.output_ids[:tokens], logprobs=self.logprobs[:tokens])
 
 
 class Backend(Protocol):

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import Final
 
 from aiohttp import web
 
@@ -12,6 +13,53 @@ from eagletui.embedded.backend import Answer, Backend, BackendError
 from eagletui.embedded.books import BookRow, Books
 from eagletui.embedded.market import Endpoint
 from eagletui.embedded.wire import Shaper
+
+_LOOK_S: Final = 0.05
+"""A stalled answer looks this often whether its client is still there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """A stream's events in the order in which they are sent."""
+
+    deltas: tuple[bytes, ...]
+    finish: bytes
+    usage: bytes
+    done: bytes = wire.SSE_DONE
+
+    def events(self) -> list[bytes]:
+        """Return what is sent, piece by piece."""
+        return [piece for piece in (*self.deltas, self.finish, self.usage, self.done) if piece]
+
+    def joined(self) -> bytes:
+        """Return the whole stream."""
+        return b"".join(self.events())
+
+
+@dataclass(slots=True)
+class Accounts:
+    """What the accounting answers, where that differs from the books."""
+
+    silent_for: dict[str, int] = field(default_factory=dict)
+    """By generation id: so many questions are still answered 404."""
+    extra_pico: int = 0
+    """What `/key` shows above the books."""
+    extra_looks: int = 0
+    """How many looks still show it."""
+
+    def knows(self, generation_id: str) -> bool:
+        """Count a question about a generation, and tell whether it is answered."""
+        left = self.silent_for.get(generation_id, 0)
+        if left:
+            self.silent_for[generation_id] = left - 1
+        return left == 0
+
+    def shown(self, spent_pico: int) -> int:
+        """Count a look at the key, and return what it shows."""
+        if not self.extra_looks:
+            return spent_pico
+        self.extra_looks -= 1
+        return spent_pico + self.extra_pico
 
 
 @dataclass(slots=True)
@@ -25,6 +73,7 @@ class Exchange:
     """As counted from the rendered conversation."""
     backend: Backend
     books: Books
+    accounts: Accounts
     shaper: Shaper
     comment_every_s: float
     """Pause between keep-alive comments of a stream that has no token yet."""
@@ -70,6 +119,16 @@ class Exchange:
                 break
             await self.send(response, wire.SSE_COMMENT)
         return await work
+
+    async def answer_and_bill(self) -> tuple[Answer, BookRow]:
+        """Generate and enter in the books, before any byte of it is sent."""
+        answer = await self.generate()
+        return answer, await self.bill(answer)
+
+    def pieces(self, answer: Answer, row: BookRow) -> Pieces:
+        """Return the events of a whole stream, for a fault to change."""
+        deltas = tuple(chunk for chunk, _ in self.shaper.chunks(answer))
+        return Pieces(deltas, self.shaper.finish_chunk(answer), self.shaper.usage_chunk(row))
 
     async def bill(self, answer: Answer, finish_reason: str | None = None, *, free: bool = False) -> BookRow:
         """Enter an answer in the books; returns when that is on disk."""
@@ -142,6 +201,27 @@ class Exchange:
             headers={**self._id_header(), **self.headers},
         )
         return await self.end(response, whole=whole)
+
+    async def send_bytes(self, body: bytes, *, whole: bool = False) -> web.StreamResponse:
+        """Send a body as it is, as JSON where `headers` names no other type; `whole` as in `end`."""
+        headers = {"Content-Type": "application/json", **self._id_header(), **self.headers}
+        return await self.end(web.Response(body=body, headers=headers), whole=whole)
+
+    async def send_events(self, pieces: Pieces, *, whole: bool = True) -> web.StreamResponse:
+        """Send a stream without waiting between its events; `whole` as in `end`."""
+        response = await self.open_stream()
+        for event in pieces.events():
+            await self.send(response, event)
+        return await self.end(response, whole=whole)
+
+    async def wait_for_client(self, seconds: float, response: web.StreamResponse | None = None) -> None:
+        """Wait until the client goes away, at most so long; a stream gets keep-alive comments meanwhile."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while not self._disconnected() and loop.time() < deadline:
+            if response is not None:
+                await self.send(response, wire.SSE_COMMENT)
+            await asyncio.sleep(min(self.comment_every_s, _LOOK_S, max(0.0, deadline - loop.time())))
 
     async def end(self, response: web.StreamResponse, *, whole: bool = False) -> web.StreamResponse:
         """Send the last bytes.

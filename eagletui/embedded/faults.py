@@ -185,7 +185,9 @@ def _read_fault(raw: dict[str, Any], file: str, line: int | None) -> Fault:
     try:
         row = msgspec.convert(raw, _FaultRow)
     except msgspec.ValidationError as error:
-        raise wrong("fault", str(error), "kind, match, times, params as `eagletui serve --help` says") from error
+        raise wrong(
+            "fault", str(error), "kind, match, times, params; `eagletui serve --kinds` lists the kinds"
+        ) from error
     if row.kind not in KINDS:
         raise wrong("kind", repr(row.kind), _nearest(row.kind, list(KINDS)))
     known = {name: hint for name, hint in get_type_hints(KINDS[row.kind]).items() if name not in ("exchange", "return")}

@@ -15,7 +15,7 @@ from eagletui.embedded import wire
 from eagletui.embedded.asks import Ask, AskError, read_ask
 from eagletui.embedded.backend import Backend, BackendError, PromptCounter
 from eagletui.embedded.books import Books
-from eagletui.embedded.exchange import Exchange
+from eagletui.embedded.exchange import Accounts, Exchange
 from eagletui.embedded.faults import FaultScript
 from eagletui.embedded.market import CONTEXT_TOKENS, MODEL_SLUG, NoEndpointError, choose, eligible
 from eagletui.embedded.wire import Shaper
@@ -34,6 +34,7 @@ class Front:
     vocabulary: Vocabulary
     counter: PromptCounter
     faults: FaultScript
+    accounts: Accounts = field(default_factory=Accounts)
     key_limit_pico: int | None = None
     """What the key may spend; None: no limit."""
     comment_every_s: float = 1.0
@@ -121,7 +122,9 @@ class Front:
             vocabulary=self.vocabulary,
             logprobs=ask.logprobs and endpoint.logprobs,
         )
-        return Exchange(http, ask, endpoint, prompt_tokens, self.backend, self.books, shaper, self.comment_every_s)
+        return Exchange(
+            http, ask, endpoint, prompt_tokens, self.backend, self.books, self.accounts, shaper, self.comment_every_s
+        )
 
     async def _models(self, http: web.Request) -> web.Response:
         return _json(wire.models())
@@ -138,7 +141,7 @@ class Front:
         except AskError as error:
             return _refused(error, None)
         generation_id = http.query.get("id", "")
-        row = self.books.rows.get(generation_id)
+        row = self.books.rows.get(generation_id) if self.accounts.knows(generation_id) else None
         return _not_found(f"Generation {generation_id} not found") if row is None else _json(wire.generation(row))
 
     async def _key(self, http: web.Request) -> web.Response:
@@ -146,7 +149,7 @@ class Front:
             _require_key(http)
         except AskError as error:
             return _refused(error, None)
-        return _json(wire.key(self.books.spent_pico, self.key_limit_pico))
+        return _json(wire.key(self.accounts.shown(self.books.spent_pico), self.key_limit_pico))
 
     async def _books(self, http: web.Request) -> web.Response:
         return _json(wire.books(self.books.spent_pico, list(self.books.rows.values())))

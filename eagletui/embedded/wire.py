@@ -91,15 +91,21 @@ class Shaper:
                 }
                 yield event(self._chunk([choice])), len(delta.ids)
 
-    def finish_chunk(self, answer: Answer) -> bytes:
-        """Build the event that carries the finish reason, and the logprob of tokens that showed no text."""
+    def finish_chunk(self, answer: Answer, finish_reason: str | None = None) -> bytes:
+        """Build the event that carries the finish reason, and the logprob of tokens that showed no text.
+
+        Args:
+            answer: as generated.
+            finish_reason: another one than the answer's.
+        """
+        finish_reason = finish_reason or answer.finish_reason
         deltas = self.deltas(answer)
         silent = 0 if not deltas or deltas[-1].text else len(deltas[-1].ids)
         choice = {
             "index": 0,
             "delta": {"role": "assistant", "content": ""},
-            "finish_reason": answer.finish_reason,
-            "native_finish_reason": answer.finish_reason,
+            "finish_reason": finish_reason,
+            "native_finish_reason": finish_reason,
             "logprobs": self._entries(answer, len(answer.output_ids) - silent, silent) if silent else None,
         }
         return event(self._chunk([choice]))

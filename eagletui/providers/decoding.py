@@ -2,7 +2,7 @@
 
 import json
 from decimal import Decimal
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -22,7 +22,7 @@ def decode_json(data: bytes | str) -> Any:
     """Decode JSON with exact decimals.
 
     The standard library has the second word, because it reads what gateways leave and msgspec refuses: halves of
-    surrogate pairs and integers beyond 64 bits.
+    surrogate pairs, integers beyond 64 bits, and NaN or Infinity, which become None: a figure that is not known.
 
     Raises:
         ReplyError: the data is not JSON.
@@ -31,7 +31,7 @@ def decode_json(data: bytes | str) -> Any:
         return _EXACT.decode(data)
     except UNDECODABLE as refusal:
         try:
-            return json.loads(data, parse_float=Decimal, parse_constant=_refuse)
+            return json.loads(data, parse_float=Decimal, parse_constant=_unknown)
         except UNDECODABLE:
             raise not_json(data, refusal) from refusal
 
@@ -55,5 +55,5 @@ def not_json(data: bytes | str, reason: Exception) -> ReplyError:
     return ReplyError(f"found {shown}, expected JSON ({clean_line(str(reason), 120)})")
 
 
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
+def _unknown(constant: str) -> None:
+    """Read NaN, Infinity and -Infinity; Python's own encoder writes them for logprobs that overflowed."""

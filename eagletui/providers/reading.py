@@ -1,6 +1,7 @@
 """Turn a received body into a `Reply`, or into the failure it hides behind status 200."""
 
-from typing import Any, cast
+from dataclasses import replace
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -10,6 +11,8 @@ from eagletui.providers import errors
 from eagletui.providers.base import Encoding, ProviderFailure, RawReply
 from eagletui.providers.decoding import decode_json
 from eagletui.providers.parse import parse_body, parse_stream, split_sse
+
+_EVENT_STARTS: Final = (b"data:", b"event:", b":")
 
 
 class _Choice(msgspec.Struct):
@@ -33,6 +36,8 @@ def read_reply(raw: RawReply) -> Reply:
         ProviderFailure: an error inside the reply, no choices, not JSON, or a cut before the end. `cost_pico_usd` is
             set where the broken reply states its cost.
     """
+    if raw.encoding != true_encoding(raw.encoding, raw.body):
+        raw = replace(raw, encoding="sse")
     try:
         reply = parse_body(raw.body) if raw.encoding == "json" else parse_stream(_whole_events(raw))
     except ReplyError as error:
@@ -60,7 +65,7 @@ def read_kept(encoding: Encoding, body: bytes) -> Reply:
     Raises:
         ReplyError: it cannot be read.
     """
-    if encoding == "json":
+    if true_encoding(encoding, body) == "json":
         return parse_body(body)
     try:
         return parse_stream(body)
@@ -69,6 +74,11 @@ def read_kept(encoding: Encoding, body: bytes) -> Reply:
         if len(whole) == len(body):
             raise
         return parse_stream(whole)
+
+
+def true_encoding(stated: Encoding, body: bytes) -> Encoding:
+    """Return how a body is written, which relays that lose its media type do not say: no JSON begins like an event."""
+    return "sse" if body.lstrip()[:6].startswith(_EVENT_STARTS) else stated
 
 
 def _failure(raw: RawReply, reply: Reply) -> ProviderFailure | None:

@@ -196,7 +196,7 @@ class ReplyReader:
     def first_choice(self, root: JsonObject, *, streamed: bool = False) -> JsonObject:
         """The choice at index 0, or {} when there is none."""
         choices = root.get("choices")
-        if choices is None and "error" in root:
+        if choices is None and ("error" in root or (streamed and "usage" in root)):
             return {}
         if not isinstance(choices, list | tuple):
             raise ReplyError(f"field choices: found {shown(choices)}, expected a list of choices")
