@@ -21,7 +21,7 @@ from eagletui.prompts.messages import read_messages
 from eagletui.providers.decoding import decode_json
 from eagletui.providers.parse import parse_body, parse_events
 from eagletui.tokens.answer import Rebuilt, rebuild
-from eagletui.tokens.formats import asked_thinking, thinking_kwargs
+from eagletui.tokens.formats import asked_kwargs, asked_thinking
 from eagletui.tokens.judge import Judgement, Sample, judge_samples
 from eagletui.tokens.live_check import DIFFERENCE, EVERY, checked
 from eagletui.tokens.load import Tokenizer
@@ -51,6 +51,12 @@ class Recorded:
     def thinking(self, fmt: OutputFormat) -> bool | None:
         """Whether the request switches thinking on or off; None where it says nothing."""
         return asked_thinking(fmt, self.request)
+
+    @property
+    def asked_model(self) -> str | None:
+        """The model that the request names."""
+        model = (self.request or {}).get("model")
+        return model if isinstance(model, str) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +150,7 @@ def reconstruct_file(records: Sequence[Recorded], job: Job, progress: Progress |
                 job.rebuild(recorded),
                 None if rendered[-1] is None else len(rendered[-1]),
                 bool(recorded.prompt and recorded.prompt.tools_json),
+                recorded.asked_model,
             )
         )
         if progress is not None:
@@ -331,11 +338,9 @@ def _rendered_ids(recorded: Recorded, job: Job) -> tuple[int, ...] | None:
     """Prompt ids as the chat template writes them; None where it cannot."""
     if job.tokenizer is None or recorded.prompt is None or recorded.request is None:
         return None
-    kwargs = recorded.request.get("chat_template_kwargs")
-    kwargs = kwargs if isinstance(kwargs, dict) else {}
-    switches = thinking_kwargs(job.fmt, recorded.thinking(job.fmt))
     try:
-        return render_prompt(recorded.prompt, job.tokenizer, job.fmt, {**switches, **kwargs}).ids
+        kwargs = asked_kwargs(job.fmt, recorded.request)
+        return render_prompt(recorded.prompt, job.tokenizer, job.fmt, kwargs).ids
     except FormatError:
         return None
 

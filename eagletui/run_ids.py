@@ -12,6 +12,7 @@ from eagletui.core.outputs import LossProfile, OutputFormat
 from eagletui.core.reply import Reply
 from eagletui.ledger.orders import TokensResult
 from eagletui.ledger.rows import EndpointRow
+from eagletui.providers.base import reasoning_field
 from eagletui.tokens.answer import Rebuilt, rebuild
 from eagletui.tokens.formats import AUTO, asked_thinking, load_profile, thinking_kwargs
 from eagletui.tokens.load import Tokenizer
@@ -99,6 +100,37 @@ def template_kwargs(config: RunConfig, fmt: OutputFormat, reasoning: str) -> dic
     if reasoning not in ("default", "off"):
         kwargs["reasoning_effort"] = reasoning
     return {**kwargs, **config.model.template_kwargs}
+
+
+def router_kwargs(config: RunConfig, fmt: OutputFormat) -> dict[str, object]:
+    """Return the template variables of a config that no field of a router's own stands for."""
+    switches = {*fmt.reasoning.off, *fmt.reasoning.on, "reasoning_effort"}
+    return {name: value for name, value in config.model.template_kwargs.items() if name not in switches}
+
+
+def router_fields(config: RunConfig, fmt: OutputFormat, reasoning: str) -> dict[str, object]:
+    """Return what carries the chat template's variables through a router.
+
+    The router's own `reasoning` stands for the family's thinking switches and for `reasoning_effort`
+    (https://openrouter.ai/docs/use-cases/reasoning-tokens); the rest goes as `chat_template_kwargs`.
+
+    Args:
+        config: its `template_kwargs` have the last word.
+        fmt: names the variables by which the family switches thinking.
+        reasoning: `default`, `off` or an effort, as a data set asks.
+    """
+    kwargs = config.model.template_kwargs
+    fields = dict(reasoning_field(reasoning))
+    switched = asked_thinking(fmt, {"chat_template_kwargs": kwargs})
+    effort = kwargs.get("reasoning_effort")
+    if switched is False:
+        fields["reasoning"] = {"enabled": False}
+    elif isinstance(effort, str):
+        fields["reasoning"] = {"effort": effort}
+    elif switched is True and reasoning in ("default", "off"):
+        fields["reasoning"] = {"enabled": True}
+    others = router_kwargs(config, fmt)
+    return {**fields, "chat_template_kwargs": others} if others else fields
 
 
 def chosen_profiles(config: RunConfig, endpoints: Iterable[EndpointRow]) -> dict[str, LossProfile]:

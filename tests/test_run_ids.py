@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,16 @@ import pytest
 from eagletui.config import RunConfig
 from eagletui.core.chat import Message, Prompt, ToolCall
 from eagletui.core.errors import FormatError
+from eagletui.core.money import Price
 from eagletui.core.outputs import OutputFormat
 from eagletui.embedded.data import tokenizer_dir
 from eagletui.engine.connect import connect
 from eagletui.providers.base import ChatRequest, Sampling
 from eagletui.providers.openai_compatible import OpenAiCompatible
+from eagletui.providers.openrouter import OpenRouter
 from eagletui.run_ids import RunIds
 from eagletui.runs import RunFolder
-from eagletui.tokens.formats import list_formats, load_format
+from eagletui.tokens.formats import asked_kwargs, asked_thinking, list_formats, load_format
 from eagletui.tokens.load import load_tokenizer
 from eagletui.tokens.prompt import render_text
 
@@ -67,6 +70,50 @@ async def test_kwargs_and_switches_of_the_config_reach_the_template_and_the_serv
     sent = provider.request_body(request).get("chat_template_kwargs", {})
     await provider.aclose()
     assert render_text(ECHO, prompt, load_format(fmt), sent) == written
+
+
+@pytest.mark.parametrize(
+    ("fmt", "reasoning", "kwargs", "sent"),
+    [
+        ("kimi-k2.6", "default", {}, {}),
+        ("kimi-k2.6", "off", {}, {"reasoning": {"enabled": False}}),
+        ("kimi-k2.6", "default", {"thinking": False}, {"reasoning": {"enabled": False}}),
+        ("qwen3", "off", {"enable_thinking": True}, {"reasoning": {"enabled": True}}),
+        ("qwen3", "high", {"enable_thinking": True}, {"reasoning": {"effort": "high"}}),
+        ("gpt-oss", "low", {}, {"reasoning": {"effort": "low"}}),
+        ("gpt-oss", "low", {"reasoning_effort": "high"}, {"reasoning": {"effort": "high"}}),
+        ("kimi-k2.6", "default", {"preserve_thinking": True}, {"chat_template_kwargs": {"preserve_thinking": True}}),
+        (
+            "kimi-k2.6",
+            "off",
+            {"preserve_thinking": True},
+            {"reasoning": {"enabled": False}, "chat_template_kwargs": {"preserve_thinking": True}},
+        ),
+    ],
+)
+async def test_a_router_is_asked_by_its_own_fields_for_what_the_prompt_is_rendered_with(
+    fmt: str,
+    reasoning: str,
+    kwargs: dict[str, Any],
+    sent: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENROUTER_API_KEY", "k")
+    config = config_of(fmt, reasoning, kwargs, kind="openrouter")
+    prompt = Prompt((Message("user", "Hi"),))
+    provider = connect(config, RunFolder(tmp_path))
+    assert isinstance(provider, OpenRouter)
+    price = Price(Decimal(0), Decimal(0), Decimal(0))
+    request = ChatRequest(prompt, "m", "e", Sampling(1.0, 1.0, reasoning=reasoning), 9, False, False, price)
+    body = provider.request_body(request)
+    await provider.aclose()
+    assert {name: body[name] for name in ("reasoning", "chat_template_kwargs") if name in body} == sent
+    ids = RunIds(config, replace(SMOLLM2, chat_template=ECHO), load_format(fmt))
+    assert ids.thinking("chat") == asked_thinking(load_format(fmt), body)
+    written = SMOLLM2.vocabulary.decode(ids.prompt_ids(prompt, "chat") or ()).decode()
+    asked = render_text(ECHO, prompt, load_format(fmt), asked_kwargs(load_format(fmt), body))
+    assert written.split("|")[::3] == asked.split("|")[::3], "preserve_thinking and reasoning_effort"
 
 
 def test_another_data_set_keeps_the_default() -> None:

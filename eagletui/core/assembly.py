@@ -377,7 +377,8 @@ class _Writer:
 def _split_content(reply: Reply, fmt: OutputFormat, losses: Losses) -> tuple[str, str]:
     """Return reasoning and content, the reasoning taken out of the content where no parser did."""
     rule, content = fmt.reasoning, reply.content or ""
-    if reply.reasoning or rule.opened_by == "none" or not losses.reasoning_in_content or rule.close not in content:
+    inside = losses.reasoning_in_content and bool(rule.close) and rule.close in content
+    if reply.reasoning or rule.opened_by == "none" or not inside:
         return reply.reasoning or "", content
     head, tail = content.split(rule.close, 1)
     return head.removeprefix(rule.open), tail

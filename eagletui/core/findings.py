@@ -163,21 +163,45 @@ def who(endpoint: str) -> str:
 
 def format_differences(given: OutputFormat, shipped: OutputFormat) -> list[str]:
     """Name where a format writes an answer otherwise than the shipped one of the same model."""
-    pairs = [
+    rule, tools, frame = given.reasoning, given.tools, given.content
+    theirs_rule, theirs_tools, theirs_frame = shipped.reasoning, shipped.tools, shipped.content
+    pairs: list[tuple[str, object, object]] = [
         ("end token on stop", given.end_token("stop"), shipped.end_token("stop")),
         ("end token on tool_calls", given.end_token("tool_calls"), shipped.end_token("tool_calls")),
-        ("reasoning is opened by", given.reasoning.opened_by, shipped.reasoning.opened_by),
-        ("reasoning closes with", given.reasoning.close, shipped.reasoning.close),
-        ("glue before the close tag", given.reasoning.before_close, shipped.reasoning.before_close),
-        ("glue behind the close tag", given.reasoning.after_close, shipped.reasoning.after_close),
-        ("header of the content", given.content.open, shipped.content.open),
-        ("tool section opens with", given.tools.open, shipped.tools.open),
-        ("tool section closes with", given.tools.close, shipped.tools.close),
-        ("a call is written", given.tools.each, shipped.tools.each),
-        ("glue between calls", given.tools.between, shipped.tools.between),
-        ("glue behind the calls", given.tools.after, shipped.tools.after),
+        ("reasoning is opened by", rule.opened_by, theirs_rule.opened_by),
+        ("reasoning opens with", rule.open, theirs_rule.open),
+        ("glue behind the opener", rule.after_open, theirs_rule.after_open),
+        ("reasoning closes with", rule.close, theirs_rule.close),
+        ("glue before the close tag", rule.before_close, theirs_rule.before_close),
+        ("glue behind the close tag", rule.after_close, theirs_rule.after_close),
+        ("header of the content", frame.open, theirs_frame.open),
+        ("header of the content before calls", frame.open_with_tools, theirs_frame.open_with_tools),
+        ("close of the content before calls", frame.close_with_tools, theirs_frame.close_with_tools),
+        ("arguments are written as", tools.codec, theirs_tools.codec),
+        ("tool section opens with", tools.open, theirs_tools.open),
+        ("tool section closes with", tools.close, theirs_tools.close),
+        ("a call is written", tools.each, theirs_tools.each),
+        ("a parameter is written", tools.parameter, theirs_tools.parameter),
+        ("glue between parameters", tools.between_parameters, theirs_tools.between_parameters),
+        ("booleans are written as", tools.booleans, theirs_tools.booleans),
+        ("glue before the calls", tools.before, theirs_tools.before),
+        ("glue between content and calls", tools.before_with_content, theirs_tools.before_with_content),
+        ("glue between calls", tools.between, theirs_tools.between),
+        ("glue behind the calls", tools.after, theirs_tools.after),
     ]
     return [f"{what} {mine!r} where {shipped.name} has {theirs!r}" for what, mine, theirs in pairs if mine != theirs]
+
+
+def format_faults(fmt: OutputFormat) -> list[tuple[str, str]]:
+    """Name what a format leaves out, as kind and clause: no tokenizer is needed to see it."""
+    found: list[tuple[str, str]] = []
+    if fmt.reasoning.opened_by != "none" and not fmt.reasoning.close:
+        found.append(("missing_close", "Reasoning is never closed: missing close tag, such as </think>"))
+    if fmt.reasoning.opened_by != "none" and not fmt.reasoning.open:
+        found.append(("missing_close", "Reasoning is never opened: missing opener, such as <think>"))
+    if not fmt.end_token("stop"):
+        found.append(("end_token", "The format writes no end token on stop"))
+    return found
 
 
 def merged(findings: Sequence[Finding]) -> list[Finding]:

@@ -11,7 +11,7 @@ from eagletui.core.money import Price
 from eagletui.providers.base import Provider, Timeouts
 from eagletui.providers.openai_compatible import OpenAiCompatible
 from eagletui.providers.openrouter import BASE_URL, OpenRouter, Routing
-from eagletui.run_ids import template_kwargs
+from eagletui.run_ids import router_fields, router_kwargs, template_kwargs
 from eagletui.runs import RunFolder
 from eagletui.tokens.formats import load_format
 
@@ -34,6 +34,7 @@ def connect(config: RunConfig, folder: RunFolder) -> Provider:
         total_s=pace.total_timeout_s,
     )
     key = config.secret().reveal()
+    fmt = load_format(config.model.format)
     if section.kind in ("vllm", "sglang", "llama.cpp"):
         return OpenAiCompatible(
             section.kind,
@@ -41,7 +42,7 @@ def connect(config: RunConfig, folder: RunFolder) -> Provider:
             key=key,
             timeouts=timeouts,
             typed_price=_typed_price(config),
-            kwargs_for=partial(template_kwargs, config, load_format(config.model.format)),
+            kwargs_for=partial(template_kwargs, config, fmt),
         )
     longest = max(config.sampling.max_tokens, *(o.max_tokens or 0 for o in config.sampling.overrides.values()), 0)
     routing = Routing(
@@ -51,11 +52,20 @@ def connect(config: RunConfig, folder: RunFolder) -> Provider:
         max_tokens=longest,
         distillable_text=section.distillable_text,
         typed_price=_typed_price(config),
+        template_kwargs=router_kwargs(config, fmt),
     )
+    base_url = section.base_url or BASE_URL
     if section.kind == "embedded":
         base_url = section.base_url or f"{_embedded_url(folder)}/api/v1"
-        return OpenRouter(base_url, config.model.id, routing, key=key or EMBEDDED_KEY, timeouts=timeouts)
-    return OpenRouter(section.base_url or BASE_URL, config.model.id, routing, key=key, timeouts=timeouts)
+        key = key or EMBEDDED_KEY
+    return OpenRouter(
+        base_url,
+        config.model.id,
+        routing,
+        key=key,
+        timeouts=timeouts,
+        fields_for=partial(router_fields, config, fmt),
+    )
 
 
 def _typed_price(config: RunConfig) -> Price | None:

@@ -1,6 +1,6 @@
 """What every provider offers the engine, and the values that cross that edge."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -116,6 +116,17 @@ class Sampling:
     """`default` sends nothing; `off` or an effort (`low`, `medium`, `high`) is sent."""
 
 
+def reasoning_field(reasoning: str) -> Mapping[str, object]:
+    """Return how the router is asked to think.
+
+    Args:
+        reasoning: `default`, `off` or an effort.
+    """
+    if reasoning == "off":
+        return {"reasoning": {"enabled": False}}
+    return {} if reasoning == "default" else {"reasoning": {"effort": reasoning}}
+
+
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
     """One request for one answer."""
@@ -147,6 +158,8 @@ class Endpoint:
     supports_stream: bool
     supports_ids: bool = False
     """Returns output token ids."""
+    supports_template_kwargs: bool = False
+    """Hands `chat_template_kwargs` on to the chat template."""
     price_source: Literal["endpoints", "config", "local"] = "endpoints"
     raw_json: str = "{}"
     """The provider's own record, for the ledger."""

@@ -4,8 +4,9 @@ Every request is pinned to one endpoint and carries a price ceiling, so that the
 server's side too. Facts: https://openrouter.ai/docs (routing, parameters, errors, usage accounting).
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Final
 from urllib.parse import quote
@@ -25,6 +26,7 @@ from eagletui.providers.base import (
     ProviderFailure,
     RawReply,
     Timeouts,
+    reasoning_field,
 )
 from eagletui.providers.body import chat_body, encode, reply_limit_bytes
 from eagletui.providers.decoding import decode_as
@@ -53,6 +55,9 @@ class Routing:
     """Only models whose author allows training on the output."""
     typed_price: Price | None = None
     """The person's price, for an endpoint that states none."""
+    template_kwargs: Mapping[str, object] = field(default_factory=dict)
+    """Variables of the chat template that no field of the router's own carries: only endpoints that list
+    `chat_template_kwargs` among their parameters may answer."""
 
 
 class _Rates(msgspec.Struct):
@@ -110,7 +115,16 @@ class _KeyBody(msgspec.Struct):
 class OpenRouter:
     """The router's API for one model."""
 
-    def __init__(self, base_url: str, model_id: str, routing: Routing, *, key: str, timeouts: Timeouts) -> None:
+    def __init__(
+        self,
+        base_url: str,
+        model_id: str,
+        routing: Routing,
+        *,
+        key: str,
+        timeouts: Timeouts,
+        fields_for: Callable[[str], Mapping[str, object]] = reasoning_field,
+    ) -> None:
         """Prepare a client; nothing is sent yet.
 
         Args:
@@ -119,8 +133,10 @@ class OpenRouter:
             routing: which endpoints may answer.
             key: the API key.
             timeouts: limits of each part of a request.
+            fields_for: fields of the body that reach the chat template, by the `reasoning` of a request.
         """
         self._model_id = model_id
+        self._fields_for = fields_for
         self._routing = routing
         self._transport = HttpTransport(
             base_url, key=key, timeouts=timeouts, headers={"X-OpenRouter-Title": "EagleTUI"}
@@ -166,11 +182,7 @@ class OpenRouter:
         if self._routing.distillable_text:
             body["provider"]["enforce_distillable_text"] = True
         body["plugins"] = [{"id": "context-compression", "enabled": False}]
-        effort = request.sampling.reasoning
-        if effort == "off":
-            body["reasoning"] = {"enabled": False}
-        elif effort != "default":
-            body["reasoning"] = {"effort": effort}
+        body.update(self._fields_for(request.sampling.reasoning))
         return body
 
     def cost(self, reply: Reply, endpoint: Endpoint) -> int | None:
@@ -242,6 +254,7 @@ def _endpoint(raw: msgspec.Raw, typed: Price | None) -> Endpoint:
         max_completion_tokens=count_of(record.max_completion_tokens),
         supports_logprobs="logprobs" in record.supported_parameters,
         supports_stream=record.supports_streaming,
+        supports_template_kwargs="chat_template_kwargs" in record.supported_parameters,
         price_source=source,
         raw_json=bytes(raw).decode("utf-8", "replace"),
     )
@@ -275,6 +288,8 @@ def _fits(endpoint: Endpoint, routing: Routing) -> bool:
         return False
     if routing.quantizations and (endpoint.quantization or "unknown") not in routing.quantizations:
         return False
+    if routing.template_kwargs and not endpoint.supports_template_kwargs:
+        return False
     return endpoint.max_completion_tokens is None or endpoint.max_completion_tokens >= routing.max_tokens
 
 
@@ -285,6 +300,16 @@ def _named(tag: str, slugs: Sequence[str]) -> bool:
 def _why_none(model_id: str, listed: list[Endpoint], routing: Routing) -> str:
     if not listed:
         return f"No endpoint serves {model_id}. Check [model] id."
+    if routing.template_kwargs and any(_fits(e, replace(routing, template_kwargs={})) for e in listed):
+        found = ", ".join(
+            f"{name} = {json.dumps(value, default=str)}" for name, value in routing.template_kwargs.items()
+        )
+        return (
+            f"template_kwargs of [model]: found {clean_line(found, 200)}, and no endpoint of {model_id} that fits "
+            "[provider] takes chat_template_kwargs, so prompts would be rendered otherwise than asked. Remove it, or "
+            "use a server that takes it (kind vllm, sglang or llama.cpp). Thinking switches and reasoning_effort need "
+            "no such endpoint."
+        )
     described = ", ".join(
         f"{e.tag} ({e.quantization or 'unknown'}, at most {e.max_completion_tokens or 'any'} tokens)" for e in listed
     )

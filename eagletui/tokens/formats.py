@@ -9,7 +9,7 @@ import difflib
 import tomllib
 import typing
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -85,6 +85,11 @@ def format_for_model(model_id: str) -> OutputFormat | None:
     return max(fitting, key=lambda pair: pair[0])[1] if fitting else None
 
 
+def shipped_format(name: str) -> OutputFormat | None:
+    """Return the shipped format of a name, or None."""
+    return next((fmt for fmt in list_formats() if fmt.name == name), None)
+
+
 def asked_thinking(fmt: OutputFormat, request: Mapping[str, object] | None) -> bool | None:
     """Say whether a chat request switches thinking on or off.
 
@@ -114,6 +119,21 @@ def thinking_kwargs(fmt: OutputFormat, thinking: bool | None) -> dict[str, objec
     if thinking is None:
         return {}
     return dict(fmt.reasoning.on if thinking else fmt.reasoning.off)
+
+
+def asked_kwargs(fmt: OutputFormat, request: Mapping[str, object]) -> dict[str, object]:
+    """Return the template kwargs that a chat request comes down to; `chat_template_kwargs` have the last word.
+
+    Args:
+        fmt: its thinking switches.
+        request: the body: `chat_template_kwargs`, and `reasoning` or `reasoning_effort`.
+    """
+    reasoning = request.get("reasoning")
+    effort = reasoning.get("effort") if isinstance(reasoning, Mapping) else request.get("reasoning_effort")
+    named = {"reasoning_effort": effort} if isinstance(effort, str) and effort != "none" else {}
+    kwargs = request.get("chat_template_kwargs")
+    own = {str(name): value for name, value in kwargs.items()} if isinstance(kwargs, Mapping) else {}
+    return {**thinking_kwargs(fmt, asked_thinking(fmt, request)), **named, **own}
 
 
 def _names(folder: str) -> tuple[str, ...]:
@@ -150,7 +170,8 @@ def _format(table: dict[str, object], where: str) -> OutputFormat:
     found = _build(OutputFormat, table, where, "")
     assert isinstance(found, OutputFormat)
     _check_literals(found, where)
-    return found
+    ends = dict.fromkeys(token for token in (found.end.stop, found.end.tool_calls) if token)
+    return replace(found, specials=(*found.specials, *(end for end in ends if end not in found.specials)))
 
 
 def _profile(table: dict[str, object], where: str) -> LossProfile:
@@ -169,12 +190,7 @@ def _profile(table: dict[str, object], where: str) -> LossProfile:
 
 
 def _check_literals(fmt: OutputFormat, where: str) -> None:
-    """Check what types cannot say: the parts name their fields, and the end tokens are specials."""
-    for key, token in (("end.stop", fmt.end.stop), ("end.tool_calls", fmt.end.tool_calls)):
-        if token and token not in fmt.specials:
-            raise FormatError(f"{where}: key {key}: found {token!r}, expected one of `specials`")
-    if fmt.reasoning.opened_by != "none" and not (fmt.reasoning.open and fmt.reasoning.close):
-        raise FormatError(f"{where}: key reasoning: found no open or no close literal, expected both")
+    """Check what types cannot say: calls name their fields."""
     needed = {
         "none": (),
         "json": ("{arguments}",),

@@ -12,6 +12,7 @@ from eagletui.core.findings import (
     cut_anew_finding,
     endpoint_findings,
     format_differences,
+    format_faults,
     leaving_endpoints,
     merged,
 )
@@ -21,7 +22,7 @@ from eagletui.core.reply import Reply
 from eagletui.tokens.answer import Rebuilt
 from eagletui.tokens.argument_faults import CallingSample, argument_faults
 from eagletui.tokens.fit import fit_checks, name_id
-from eagletui.tokens.formats import format_for_model
+from eagletui.tokens.formats import format_for_model, shipped_format
 from eagletui.tokens.load import Tokenizer
 from eagletui.tokens.variants import Counted, name_fault
 
@@ -37,6 +38,10 @@ _TEMPLATE_KINDS: Mapping[str, str] = {
     "template glue after": "glue",
     "template glue before": "glue",
 }
+
+
+_FEW_MISFITS = 0.02
+"""Share of replies that a format has no place for up to which it is doubted for them alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,7 @@ class Sample:
         rebuilt: Rebuilt,
         prompt_tokens: int | None = None,
         has_tools: bool = False,
+        asked_model: str | None = None,
     ) -> "Sample":
         """Take what matters from a reply.
 
@@ -74,13 +80,14 @@ class Sample:
             rebuilt: its ids.
             prompt_tokens: what the chat template writes; None where it was not rendered.
             has_tools: the request declares tools.
+            asked_model: the one that the request names, for a reply that names none.
         """
         split = Split(reply.finish_reason or "unknown", bool(reply.reasoning), bool(reply.tool_calls))
         billed = reply.usage.prompt_tokens if reply.usage else None
         return cls(
             sample_id,
             endpoint,
-            reply.model,
+            reply.model or asked_model,
             reply.finish_reason,
             split,
             rebuilt,
@@ -117,11 +124,9 @@ def judge_samples(
     """
     verdicts = endpoint_verdicts(samples)
     judged = [_with_offset(sample, position, verdicts, again) for position, sample in enumerate(samples)]
-    findings: list[Finding] = []
-    doubted: set[int] = set()
-    if tokenizer is not None and samples:
-        findings += fit_findings(tokenizer, fmt, len(samples), samples[0].id)
-        doubted.update(range(len(samples)) if findings else ())
+    findings = fit_findings(tokenizer, fmt, len(samples), samples[0].id) if samples else []
+    doubted: set[int] = set(range(len(samples)) if findings else ())
+    if tokenizer is not None:
         findings += _end_findings(judged, tokenizer, fmt)
         findings += _constant_findings(judged, verdicts, tokenizer, fmt)
     misfits, other = _misfit_findings(judged), _other_format_findings(judged, fmt)
@@ -130,6 +135,8 @@ def judge_samples(
         for position, sample in enumerate(judged)
         if sample.arguments and fmt.tools.codec == "json" and sample.endpoint not in rewriting
     ]
+    if any(len(positions) > _FEW_MISFITS * len(judged) for _, positions in misfits):
+        doubted.update(range(len(judged)))
     for finding, positions in (*misfits, *other, *argument_faults(calling, verdicts, tokenizer)):
         findings.append(finding)
         doubted.update(positions)
@@ -142,23 +149,42 @@ def judge_samples(
     return Judgement(tuple(relabelled), tuple(merged(findings)), verdicts)
 
 
-def fit_findings(tokenizer: Tokenizer, fmt: OutputFormat, samples: int, example: str | None) -> list[Finding]:
-    """Word what does not fit between a format and a tokenizer as findings over all samples."""
-    failed = [check for check in fit_checks(tokenizer, fmt) if check.failed]
+def fit_findings(tokenizer: Tokenizer | None, fmt: OutputFormat, samples: int, example: str | None) -> list[Finding]:
+    """Word what does not fit between a format and a tokenizer as findings over all samples.
+
+    Args:
+        tokenizer: None at text level: only what the format says of itself is looked at.
+        fmt: the format in use.
+        samples: answers that are read with it.
+        example: one of them.
+    """
+    details = _own_faults(fmt)
+    failed = [] if tokenizer is None else [check for check in fit_checks(tokenizer, fmt) if check.failed]
     strings = [check.name.partition(" ")[2] for check in failed if check.name.startswith("special ")]
-    details = [
+    if strings:
+        named = ", ".join(repr(string) for string in strings)
+        details.append(("special", f"{named} {'is' if len(strings) == 1 else 'are'} no added token of this tokenizer"))
+    details += [
         (_TEMPLATE_KINDS.get(check.name) or _KINDS.get(check.name.split()[0], "format"), check.detail)
         for check in failed
         if not check.name.startswith("special ")
     ]
-    if strings:
-        named = ", ".join(repr(string) for string in strings)
-        details.insert(
-            0, ("special", f"{named} {'is' if len(strings) == 1 else 'are'} no added token of this tokenizer")
-        )
     return [
-        Finding(kind, f"Wrong format: {detail}", samples, samples, example, WRONG_FORMAT) for kind, detail in details
+        Finding(kind, f"Wrong format: {detail}", samples, samples, example, WRONG_FORMAT)
+        for kind, detail in dict.fromkeys(details)
     ]
+
+
+def _own_faults(fmt: OutputFormat) -> list[tuple[str, str]]:
+    """What a format shows by itself: parts it leaves out, and a shipped format's name over other literals."""
+    faults = format_faults(fmt)
+    shipped = shipped_format(fmt.name)
+    differences = format_differences(fmt, shipped) if shipped is not None else []
+    if differences:
+        faults.append(
+            ("other_format", f"The format named {fmt.name} differs from the shipped one: {'; '.join(differences)}")
+        )
+    return faults
 
 
 def endpoint_verdicts(samples: Sequence[Sample]) -> dict[str, Verdict]:

@@ -189,3 +189,11 @@ async def test_an_accounting_answer_that_cannot_be_read_is_a_failure() -> None:
     with pytest.raises(ProviderFailure) as caught:
         await answered(429, b"", "generation")
     assert caught.value.kind == "rate_limited"
+
+
+async def test_template_kwargs_go_only_to_endpoints_that_take_them_and_are_refused_by_name_where_none_does() -> None:
+    taking = endpoint("taking", supported_parameters=["temperature", "chat_template_kwargs"])
+    routing = Routing(template_kwargs={"preserve_thinking": True})
+    assert await listed([endpoint("other"), taking], routing) == ["taking"]
+    with pytest.raises(ConfigError, match=r"template_kwargs of.*found preserve_thinking = true.*kind vllm"):
+        await listed([endpoint("other")], routing)

@@ -94,8 +94,6 @@ def test_an_unknown_format_names_near_ones() -> None:
         (('"Mine"', "3"), r"mine.toml: key title: found 3, expected a string"),
         (('"from documentation"', '"guessed"'), r"key state: found 'guessed', expected one of 'proved on served ids'"),
         (('["<end>"]', '"<end>"'), r"key specials: found '<end>', expected a list of a string"),
-        (('stop = "<end>"', 'stop = "<stop>"'), r"key end.stop: found '<stop>', expected one of `specials`"),
-        (("[end]", "[reasoning]\nopened_by = 'model'\n[end]"), "key reasoning: found no open or no close literal"),
         (("[end]", "[tools]\ncodec = 'json'\neach = 'x'\n[end]"), r"key tools.each: found 'x', expected the field"),
         (("[end]", "[end"), r"mine.toml: found .*, expected TOML"),
     ],
@@ -105,6 +103,13 @@ def test_a_broken_format_names_file_key_found_and_expected(
 ) -> None:
     with pytest.raises(FormatError, match=message):
         load_format(write(tmp_path, VALID.replace(*change)))
+
+
+def test_an_end_token_is_a_special_whether_it_is_listed_or_not(tmp_path: Path) -> None:
+    assert load_format(write(tmp_path, VALID.replace('stop = "<end>"', 'stop = "<stop>"'))).specials == (
+        "<end>",
+        "<stop>",
+    )
 
 
 def test_a_broken_profile_names_the_rule(tmp_path: Path) -> None:
