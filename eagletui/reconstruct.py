@@ -366,6 +366,7 @@ def line_object(recorded: Recorded, rebuilt: Rebuilt, prompt_ids: tuple[int, ...
         if not exact:
             spans = align(recorded.truth_ids, rebuilt.output_ids, vocabulary)
     line |= {
+        "finish_reason": recorded.reply.finish_reason,
         "output_ids": None if rebuilt.output_ids is None else list(rebuilt.output_ids),
         "raw": rebuilt.raw,
         "evidence": rebuilt.evidence,

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from eagletui.core.errors import InputError
 from eagletui.embedded.data import tokenizer_dir
+from eagletui.reconstruct import prepare, read_recorded, reconstruct_file, write_lines
 from eagletui.tokens.formats import load_format
 from eagletui.tokens.load import Tokenizer, load_tokenizer
 from eagletui.validate import RecordedIds, compare, read_recorded_ids, validate_file
@@ -55,6 +56,42 @@ def test_a_lost_end_token_and_another_familys_format_are_findings(tmp_path: Path
     assert any("</think>" in finding["sentence"] for finding in other["findings"])
 
 
+def test_prompts_and_answers_with_a_loss_mask_are_compared_by_their_sampled_ids(tmp_path: Path) -> None:
+    ask, answer = SMOLLM2.encode("Say it."), [*SMOLLM2.encode("One. Two."), SMOLLM2.vocabulary.special_id("<|im_end|>")]
+    split = [*SMOLLM2.encode("O"), *SMOLLM2.encode("ne. Two."), answer[-1]]
+    lines = [
+        {"id": "one", "input_ids": [*ask, *answer], "loss_mask": [0] * len(ask) + [1] * len(answer)},
+        {
+            "id": "two",
+            "input_ids": [*ask, *split, *ask, *answer],
+            "loss_mask": [0] * len(ask) + [1] * len(split) + [0] * len(ask) + [1] * len(answer),
+        },
+    ]
+    path = tmp_path / "train.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    records = read_recorded_ids(path, SMOLLM2)
+    assert [(record.id, list(record.output_ids)) for record in records] == [
+        ("one", answer),
+        ("two#1", split),
+        ("two#2", answer),
+    ]
+    _, summary = validate_file(records, SMOLLM2, load_format("smollm2"))
+    assert (summary["samples"], summary["mismatched"], summary["accepted"]) == (3, 1, True)
+
+
+def test_lines_that_reconstruct_wrote_can_be_validated_with_their_finish_reasons(tmp_path: Path) -> None:
+    capture = DATA / "captures" / "smollm2-vllm-served.jsonl"
+    recorded = read_recorded(capture, SMOLLM2)
+    fmt = load_format("smollm2")
+    out = tmp_path / "out.jsonl"
+    write_lines(out, reconstruct_file(recorded, prepare(recorded, SMOLLM2, fmt, "kept")).lines)
+    records = read_recorded_ids(out, SMOLLM2)
+    assert [r.finish_reason for r in records] == [r.reply.finish_reason for r in recorded]
+    assert {r.finish_reason for r in records} == {"stop", "length"}
+    _, summary = validate_file(records, SMOLLM2, fmt)
+    assert summary["accepted"]
+
+
 @given(st.lists(st.integers(0, SMOLLM2.vocabulary.size - 1).filter(lambda i: i in SMOLLM2.vocabulary), max_size=20))
 def test_any_ids_come_back_with_their_bytes_and_their_special_tokens(ids: list[int]) -> None:
     found = compare(RecordedIds("x", "d", tuple(ids), None), SMOLLM2)
@@ -67,7 +104,13 @@ def test_any_ids_come_back_with_their_bytes_and_their_special_tokens(ids: list[i
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ('{"id": "a"}', "field output_ids: found nothing"),
+        ('{"id": "a"}', "field output_ids: found nothing, expected a list of token ids, or input_ids with a loss_mask"),
+        ('{"id": "a", "output_ids": null}', "field output_ids: found null"),
+        ('{"id": "a", "input_ids": [1, 2]}', "field loss_mask: found nothing, expected 2 of 0 and 1"),
+        ('{"id": "a", "input_ids": [1, 2], "loss_mask": [1]}', "field loss_mask: found 1 numbers, expected 2"),
+        ('{"id": "a", "input_ids": [1, 2], "loss_mask": [0, 2]}', r"field loss_mask\[1\]: found 2, expected 0 or 1"),
+        ('{"id": "a", "input_ids": [1, 2], "loss_mask": [0, 0]}', "field loss_mask: found no 1"),
+        ('{"id": "a", "loss_mask": [1]}', "field input_ids: found null, expected a list of token ids"),
         ('{"output_ids": []}', "field id"),
         ('{"id": "a", "output_ids": [1, 49152]}', r"output_ids\[1\]: found 49152, expected an id of the vocabulary"),
         ('{"id": "a", "output_ids": 3}', "expected a list of token ids"),
@@ -92,6 +135,8 @@ def test_the_command_prints_one_json_object(kimi: Tokenizer) -> None:
     told = json.loads(ended.stdout)
     assert {"samples", "mismatched", "by_dataset", "by_kind", "findings", "verdict"} <= set(told)
     assert told["mismatched"] == 4
+    wrong = subprocess.run([sys.executable, "-c", start, *given_args, "--format", "smollm2"], capture_output=True)
+    assert wrong.returncode == 1
     shown = subprocess.run([sys.executable, "-c", start, *given_args], capture_output=True, text=True, check=True)
     assert "B3_magicoder" in shown.stdout
     assert "verdict" in shown.stdout

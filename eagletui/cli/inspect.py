@@ -194,7 +194,7 @@ def _print(sample: dict[str, Any]) -> None:
         _print_block(f"prompt: {message['role']}", message["content"] or "")
     if sample["raw"] is not None:
         _print_block("raw text", sample["raw"])
-    first = "proved" if sample["evidence"] in PROVED else "inferred"
+    first = "proved" if sample["evidence"] in PROVED else "inferred" if sample["evidence"] == "inferred" else "received"
     for span in sample["spans"]:
         print(f"\nspan {span['kind']} at byte {span['offset']}, {counted(span['length'], 'byte')}")
         print(f"  {first:<9}  {_lane(span['a'], span['a_ids'])}")

@@ -20,7 +20,9 @@ def validate(
 ) -> int:
     """Decode recorded ids, rebuild them as if only the text had come, and show where they differ.
 
-    A line is {"id", "dataset"?, "output_ids", "finish_reason"?}, ids as a local server recorded them.
+    A line is {"id", "dataset"?, "output_ids", "finish_reason"?}, ids as a local server recorded them or as
+    `reconstruct` writes them, or {"id", "input_ids", "loss_mask"}, as `export --to jsonl` does. Ids that stand for the
+    same bytes cut otherwise can be accepted; a finding, or a text that does not come back, ends with exit code 1.
     """
     from eagletui.tokens.formats import load_format
     from eagletui.tokens.load import load_tokenizer
@@ -33,7 +35,7 @@ def validate(
         compared, summary = validate_file(records, loaded, output_format, progress)
     if json_:
         print_json(summary)
-        return 0
+        return 0 if summary["accepted"] else 1
     rows = [
         (name, f"{row['samples']:,}", f"{row['mismatched']:,}", f"{row['mismatched'] / row['samples']:.1%}")
         for name, row in summary["by_dataset"].items()
@@ -51,4 +53,4 @@ def validate(
     print()
     differing, tokens = summary["tokens_differing"], summary["tokens"]
     print_pairs([("tokens", f"{differing:,} of {tokens:,} differ"), ("verdict", summary["verdict"])])
-    return 0
+    return 0 if summary["accepted"] else 1

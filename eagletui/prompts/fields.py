@@ -55,7 +55,7 @@ def take_text(value: object, field: str) -> str:
     """Return a string with something in it, or raise `Fault`."""
     if not isinstance(value, str) or not value.strip():
         raise Fault(field, found(value), "text")
-    return value
+    return encodable(value, field)
 
 
 def take_optional_text(value: object, field: str) -> str | None:
@@ -64,7 +64,32 @@ def take_optional_text(value: object, field: str) -> str | None:
         return None
     if not isinstance(value, str):
         raise Fault(field, found(value), "text or null")
-    return value
+    return encodable(value, field)
+
+
+def encodable(text: str, field: str) -> str:
+    """Return a text that UTF-8 can hold, or raise `Fault`: half of a surrogate pair is no character."""
+    if text.isascii():
+        return text
+    at = next((at for at, character in enumerate(text) if "\ud800" <= character <= "\udfff"), None)
+    if at is not None:
+        what = f"the lone surrogate U+{ord(text[at]):04X} at character {at + 1}"
+        raise Fault(field, what, "text that UTF-8 can hold")
+    return text
+
+
+def find_lone_surrogate(value: object, field: str) -> None:
+    """Raise `Fault` for the first text in a JSON value that UTF-8 cannot hold, names of fields included."""
+    match value:
+        case str():
+            encodable(value, field)
+        case list():
+            for index, item in enumerate(value):
+                find_lone_surrogate(item, f"{field}[{index}]")
+        case dict():
+            for name, item in value.items():
+                encodable(name, field or "the record")
+                find_lone_surrogate(item, f"{field}.{name}" if field else str(name))
 
 
 def one_of(names: Sequence[str]) -> str:

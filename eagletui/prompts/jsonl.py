@@ -1,6 +1,7 @@
 """Read prompt files: JSON lines in any of the known shapes, one pass, one record in memory at a time."""
 
 import hashlib
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,7 @@ import msgspec
 from eagletui.core.chat import Message, Prompt
 from eagletui.core.errors import Problem
 from eagletui.core.text import clean_line
-from eagletui.prompts.fields import Fault, found, one_of, take_text
+from eagletui.prompts.fields import Fault, find_lone_surrogate, found, one_of, take_text
 from eagletui.prompts.key import content_key, given_key
 from eagletui.prompts.messages import read_messages
 from eagletui.prompts.plain import read_plain
@@ -128,8 +129,18 @@ def _decode_line(line: bytes) -> dict[str, msgspec.Raw]:
         hint = ": turn the list into one object a line" if line.lstrip().startswith(b"[") else ""
         raise Fault(None, f"JSON that is no object{hint}", "one JSON object a line") from error
     except msgspec.DecodeError as error:
+        _name_lone_surrogate(line)
         raise Fault(None, f"broken JSON ({error})", "one JSON object a line") from error
     return raw
+
+
+def _name_lone_surrogate(line: bytes) -> None:
+    """Raise `Fault` where half of a surrogate pair is all that is wrong with a line: the decoder says other things."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return
+    find_lone_surrogate(value, "")
 
 
 def _tools(raw: bytes) -> str | None:

@@ -5,7 +5,17 @@ from collections.abc import Iterable
 from typing import Final, get_args
 
 from eagletui.core.chat import Message, Role, ToolCall
-from eagletui.prompts.fields import Fault, found, one_of, take_list, take_object, take_optional_text, take_text
+from eagletui.prompts.fields import (
+    Fault,
+    encodable,
+    find_lone_surrogate,
+    found,
+    one_of,
+    take_list,
+    take_object,
+    take_optional_text,
+    take_text,
+)
 
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 
@@ -47,8 +57,9 @@ def read_message(value: object, field: str) -> Message:
 def read_arguments(value: object, field: str) -> str:
     """Return a call's arguments as JSON text: a string as it is, an object serialised in its own key order."""
     if isinstance(value, str):
-        return value
+        return encodable(value, field)
     if isinstance(value, dict):
+        find_lone_surrogate(value, field)
         return json.dumps(value, ensure_ascii=False)
     raise Fault(field, found(value), "JSON text or an object")
 
@@ -57,7 +68,7 @@ def _content(value: object, field: str) -> str | None:
     if isinstance(value, list):
         return "".join(_parts(value, field)) or None
     if isinstance(value, str):
-        return value if value.strip() else None
+        return encodable(value, field) if value.strip() else None
     return take_optional_text(value, field)
 
 

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from eagletui.core.chat import Message, Prompt, ToolCall, turn_starts, until_turn
 from eagletui.core.errors import Problem
+from eagletui.prompts.fields import Fault
 from eagletui.prompts.jsonl import PromptFile, PromptRecord
 from eagletui.prompts.key import content_key
+from eagletui.prompts.messages import read_messages
 
 
 def _write(folder: Path, *lines: object, name: str = "b1_glaive.jsonl") -> Path:
@@ -193,7 +195,7 @@ def test_a_turn_never_shows_the_model_its_own_answer(
         ('["Hi"]', None, "no object: turn the list", "one JSON object a line"),
         ('"Hi"', None, "no object", "one JSON object a line"),
         ('{"prompt": NaN}', None, "broken JSON", "one JSON object a line"),
-        ('{"prompt": "\\ud800"}', None, "broken JSON", "one JSON object a line"),
+        ('{"prompt": "\\ud800"}', "prompt", "the lone surrogate U+D800 at character 1", "text that UTF-8 can hold"),
         ({"text": "Hi"}, None, "the keys text", "messages, conversations or prompt"),
         ({}, None, "the keys none", "messages, conversations or prompt"),
         ({"prompt": 3}, "prompt", "3", "text"),
@@ -275,3 +277,33 @@ def test_the_digest_of_a_read_file_is_that_of_its_bytes(tmp_path: Path) -> None:
     list(file)
     # printf '{"prompt": "a"}\n' | sha256sum
     assert file.sha256 == "8a8c2da9cd6156c411e04714ce81cde2425df195083077b23550021445caf826"
+
+
+@pytest.mark.parametrize(
+    ("line", "where"),
+    [
+        (r'{"prompt": "a\ud800b"}', "prompt"),
+        (r'{"id": "\ud800", "prompt": "x"}', "id"),
+        (r'{"prompt": "x", "\udfff": 1}', "the record"),
+        (r'{"messages": [{"role": "user", "content": "\udc00"}]}', "messages[0].content"),
+        (r'{"conversations": [{"from": "human", "value": "\ud83d"}]}', "conversations[0].value"),
+        (r'{"prompt": "x", "tools": [{"function": {"name": "\ud800"}}]}', "tools[0].function.name"),
+    ],
+)
+def test_half_of_a_surrogate_pair_is_named_with_its_field(line: str, where: str, tmp_path: Path) -> None:
+    problem = _problem(tmp_path, line)
+    assert (problem.line, problem.field) == (1, where)
+    assert "lone surrogate U+D" in str(problem)
+
+
+def test_messages_of_other_readers_are_held_to_the_same_texts() -> None:
+    call = {"function": {"name": "f", "arguments": {"a": ["\ud800"]}}}
+    for message, field in (
+        ({"role": "user", "content": "\ud800"}, "m[0].content"),
+        ({"role": "user", "content": [{"type": "text", "text": "\ud800"}]}, "m[0].content[0].text"),
+        ({"role": "assistant", "content": "x", "reasoning": "\ud800"}, "m[0].reasoning"),
+        ({"role": "assistant", "tool_calls": [call]}, "m[0].tool_calls[0].function.arguments.a[0]"),
+    ):
+        with pytest.raises(Fault, match="lone surrogate") as caught:
+            read_messages([message], "m")
+        assert caught.value.field == field
