@@ -15,10 +15,20 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 
 from eagletui.config_faults import describe_fault
 from eagletui.core.errors import ConfigError
+from eagletui.core.run_parts import RunPart
 
 MAY_CHANGE: Final = ("spend", "pace", "check", "notify")
 """Sections that `run` on an existing run may change; everything else is frozen when the run is created."""
@@ -47,6 +57,10 @@ def _decimal(value: object) -> Decimal:
     return number
 
 
+def _part(text: str) -> str:
+    return str(RunPart.parse(text))
+
+
 def _one_or_many(value: object) -> object:
     return [value] if isinstance(value, str | Path) else value
 
@@ -68,6 +82,8 @@ class RunSection(_Section):
     """Name of the run folder."""
     seed: int = 7
     """Root of every random choice of the run."""
+    part: Annotated[str, AfterValidator(_part)] | None = None
+    """`I/N`: this run asks the prompts of part I of N, with that part's share of stop-at and cap."""
 
 
 class PromptsSection(_Section):

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from eagletui.config import PromptsSection
 from eagletui.core.chat import Prompt
 from eagletui.core.errors import InputError, Problem, PromptFileError
+from eagletui.core.run_parts import RunPart
 from eagletui.core.text import clean_line
 from eagletui.ledger.orders import NewPrompt
 from eagletui.ledger.writer_ingest import IngestWriter
@@ -31,6 +32,10 @@ class Chosen(NamedTuple):
     record: PromptRecord
     turns: tuple[int, ...]
     answers: int
+    prompt_number: int
+    """1-based in the whole run."""
+    first_sample_number: int
+    """The same, of its first sample."""
 
     @property
     def samples(self) -> int:
@@ -43,19 +48,26 @@ class Census:
     """What prompt files hold, after the limit."""
 
     prompts: int = 0
-    """Conversations."""
+    """Conversations, of the whole run."""
     samples: int = 0
-    """Answers to buy."""
+    """Answers to buy, of the whole run."""
+    by_part: Counter[int] = field(default_factory=Counter)
+    """Samples per part of the run, by its number; empty for a run that is not in parts."""
     by_dataset: Counter[str] = field(default_factory=Counter)
-    """Samples per data set, in the order of first appearance."""
+    """Samples per data set that are asked here, in the order of first appearance."""
     by_file: Counter[Path] = field(default_factory=Counter)
-    """Samples per file."""
+    """Samples per file that are asked here."""
     sha256: dict[Path, str] = field(default_factory=dict)
     """Hex digest per file."""
     repeated: int = 0
     """Prompts without an id whose content came before; they are asked once."""
     dropped: int = 0
     """Given answers that are generated anew."""
+
+    @property
+    def samples_here(self) -> int:
+        """Answers to buy in this run, which may be a part of the whole."""
+        return self.by_dataset.total()
 
     def sentences(self) -> list[str]:
         """Say what was left out, one sentence each."""
@@ -69,8 +81,12 @@ class Census:
         return said
 
 
-def take_census(section: PromptsSection) -> Census:
+def take_census(section: PromptsSection, part: RunPart | None = None) -> Census:
     """Read every prompt file to its end, add nothing, and count.
+
+    Args:
+        section: the files and what is asked of them.
+        part: which prompts this run takes; None for all.
 
     Raises:
         PromptFileError: with the first 20 problems of all files.
@@ -78,7 +94,7 @@ def take_census(section: PromptsSection) -> Census:
     counted = Census()
     first: list[Problem] = []
     total = 0
-    for item in _walk(section, counted):
+    for item in _walk(section, counted, part):
         if isinstance(item, Problem):
             total += 1
             if len(first) < MAX_PROBLEMS:
@@ -90,31 +106,39 @@ def take_census(section: PromptsSection) -> Census:
 
 def chosen_prompts(section: PromptsSection) -> Iterator[Chosen]:
     """Read the prompts that a run would take, after `take_census` has found no problem."""
-    return (item for item in _walk(section, Census()) if isinstance(item, Chosen))
+    return (item for item in _walk(section, Census(), None) if isinstance(item, Chosen))
 
 
-def ingest(section: PromptsSection, writer: IngestWriter) -> Census:
+def ingest(section: PromptsSection, writer: IngestWriter, part: RunPart | None = None) -> Census:
     """Add the prompt files of a config to a ledger, all or nothing.
+
+    Args:
+        section: the files and what is asked of them.
+        writer: of the ledger.
+        part: which prompts this run takes; they keep the numbers they have in the whole run. None for all.
 
     Raises:
         PromptFileError: with the first 20 problems of all files; nothing was added.
         InputError: a file changed between the check and the reading; nothing was added.
     """
-    expected = take_census(section)
+    expected = take_census(section, part)
     added = Census()
     with writer.transaction():
-        items = (item for item in _walk(section, added) if isinstance(item, Chosen))
+        items = (item for item in _walk(section, added, part) if isinstance(item, Chosen))
         for path, chosen in groupby(items, key=lambda item: item.path):
             source_id = writer.add_source(path, expected.sha256[path], expected.by_file[path])
-            while batch := [_new_prompt(item) for item in islice(chosen, _BATCH)]:
+            while batch := [_new_prompt(item, part) for item in islice(chosen, _BATCH)]:
                 writer.add_prompts(batch, source_id)
+        for path in section.path:
+            if not expected.by_file[path] and path in expected.sha256:
+                writer.add_source(path, expected.sha256[path], 0)
         changed = [path for path in section.path if added.sha256.get(path) != expected.sha256[path]]
         if changed:
             raise InputError(f"{changed[0]}: changed while it was read. Nothing was ingested; run again.")
     return added
 
 
-def _walk(section: PromptsSection, counted: Census) -> Iterator[Chosen | Problem]:
+def _walk(section: PromptsSection, counted: Census, part: RunPart | None) -> Iterator[Chosen | Problem]:
     """Read every file, yield what to add and what is wrong, and count along."""
     seen = SeenKeys()
     for index, path in enumerate(section.path):
@@ -132,9 +156,14 @@ def _walk(section: PromptsSection, counted: Census) -> Iterator[Chosen | Problem
                 yield Problem(str(path), record.line, "id", known, "an id of its own")
             elif earlier is not None:
                 counted.repeated += 1
-            elif (chosen := _choose(path, record, section, counted.samples)) is not None:
+            elif (chosen := _choose(path, record, section, counted)) is not None:
+                place = counted.prompts
                 counted.prompts += 1
                 counted.samples += chosen.samples
+                if part is not None:
+                    counted.by_part[part.number_of(place)] += chosen.samples
+                    if not part.takes(place):
+                        continue
                 counted.by_dataset[record.dataset] += chosen.samples
                 counted.by_file[path] += chosen.samples
                 counted.dropped += record.dropped
@@ -143,18 +172,19 @@ def _walk(section: PromptsSection, counted: Census) -> Iterator[Chosen | Problem
             counted.sha256[path] = file.sha256
 
 
-def _choose(path: Path, record: PromptRecord, section: PromptsSection, taken: int) -> Chosen | None:
+def _choose(path: Path, record: PromptRecord, section: PromptsSection, before: Census) -> Chosen | None:
     """Cut a prompt's answers to what the limit leaves; None when nothing is left."""
+    numbers = before.prompts + 1, before.samples + 1
     if section.limit is None:
-        return Chosen(path, record, record.turns, section.answers)
-    left = section.limit - taken
+        return Chosen(path, record, record.turns, section.answers, *numbers)
+    left = section.limit - before.samples
     if left <= 0:
         return None
     turns = record.turns[: max(1, left // section.answers)]
-    return Chosen(path, record, turns, min(section.answers, left))
+    return Chosen(path, record, turns, min(section.answers, left), *numbers)
 
 
-def _new_prompt(chosen: Chosen) -> NewPrompt:
+def _new_prompt(chosen: Chosen, part: RunPart | None) -> NewPrompt:
     record = chosen.record
     return NewPrompt(
         prompt_key=record.key,
@@ -163,6 +193,8 @@ def _new_prompt(chosen: Chosen) -> NewPrompt:
         preview=_preview(record.prompt),
         answers=chosen.answers,
         turns=chosen.turns,
+        number=None if part is None else chosen.prompt_number,
+        first_sample_number=None if part is None else chosen.first_sample_number,
     )
 
 

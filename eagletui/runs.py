@@ -1,19 +1,21 @@
 """Run folders: make, find, and know and start the workers of one."""
 
+import contextlib
 import difflib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from eagletui.core.errors import LedgerError, RunError
+from eagletui.core.errors import LedgerError, LockedError, RunError
 from eagletui.core.lifecycle import WorkerRole
-from eagletui.ledger.locks import Holder, is_locked, lock_file, read_holder
+from eagletui.ledger.locks import Holder, RoleLock, is_locked, lock_file, read_holder
 from eagletui.ledger.reader import LedgerReader
 
 SpawnRole = Literal["engine", "extractor", "provider"]
@@ -77,6 +79,11 @@ class RunFolder:
     def provider_dir(self) -> Path:
         """Address and books of the embedded provider."""
         return self.path / "provider"
+
+    @property
+    def merged_path(self) -> Path:
+        """Names the run this one was merged into; absent while it was not."""
+        return self.path / "merged.json"
 
     @property
     def exports_dir(self) -> Path:
@@ -160,6 +167,68 @@ def create_folder(name: str) -> RunFolder:
     except OSError as error:
         raise RunError(f"{folder.path} cannot be made: {error.strerror}.") from error
     return folder
+
+
+@contextlib.contextmanager
+def staged(name: str) -> Iterator[RunFolder]:
+    """Give a folder beside the runs in which one is made; it is removed if it still stands at the end.
+
+    Raises:
+        RunError: another process is making that run, or the place cannot be written.
+    """
+    stage = create_folder(f".{name}.new")
+    lock = RoleLock(stage.path, "engine")
+    try:
+        lock.acquire()
+    except LockedError as error:
+        raise RunError(f"Run {name} is being made by another process. {error}") from error
+    try:
+        for leftover in (stage.ledger_path, stage.config_path, stage.vocabulary_path):
+            leftover.unlink(missing_ok=True)
+        yield stage
+    finally:
+        shutil.rmtree(stage.path, ignore_errors=True)
+        lock.release()
+
+
+def publish(stage: RunFolder, final: RunFolder) -> None:
+    """Give a run that was made in a stage its name.
+
+    Raises:
+        RunError: the place is taken or cannot be written.
+    """
+    try:
+        stage.path.rename(final.path)
+    except OSError as error:
+        raise RunError(f"{final.path} cannot be made: {error.strerror}.") from error
+
+
+def mark_merged(folder: RunFolder, into: RunFolder) -> None:
+    """Note in a run's folder that its samples belong to another run from now on."""
+    content = json.dumps({"into": str(into.path.resolve()), "at": time.time()})
+    temporary = folder.merged_path.with_suffix(".new")
+    temporary.touch(mode=0o600)
+    temporary.write_text(content + "\n", encoding="utf-8")
+    temporary.replace(folder.merged_path)
+
+
+def refuse_merged(folder: RunFolder) -> None:
+    """Refuse to work on a run whose samples belong to another one: what it bought would be bought twice.
+
+    Raises:
+        RunError: names the other run; one that was never finished or is gone does not count.
+    """
+    try:
+        into = RunFolder(Path(json.loads(folder.merged_path.read_text(encoding="utf-8"))["into"]))
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{folder.merged_path} cannot be read; expected the run this one was merged into.") from error
+    if into.ledger_path.is_file():
+        raise RunError(
+            f"Run {folder.name} was merged into {into.path}: go on there, so that nothing is bought or counted twice. "
+            f"If that run is to be given up, remove it first."
+        )
 
 
 def write_config_file(folder: RunFolder, toml: str) -> None:

@@ -33,6 +33,7 @@ GROUPS: Final[dict[str, tuple[Command, ...]]] = {
         Command("ls", "ls", "list the runs"),
         Command("status", "status", "the figures of a run"),
         Command("ctl", "ctl", "pause, resume, stop a run; change its cap, stop-at and pace; retry samples"),
+        Command("merge", "merge", "join runs that were bought apart, such as run --part, into one"),
         Command("inspect", "inspect", "the samples worth a look; one sample: its text, ids, spans, tail and reply"),
     ),
     "Ids": (

@@ -3,19 +3,19 @@
 import contextlib
 import hashlib
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from eagletui.config import RunConfig, changed_fields, load_config, may_change, to_json, to_toml
-from eagletui.core.errors import ConfigError, InputError, LockedError, ModelError, RunError
+from eagletui.core.errors import ConfigError, InputError, ModelError, RunError
 from eagletui.core.money import usd_to_pico
+from eagletui.core.run_parts import RunPart
 from eagletui.core.vocabulary import pack_vocabulary
-from eagletui.ingest import Census, ingest
+from eagletui.ingest import Census, ingest, take_census
 from eagletui.ledger.locks import RoleLock, is_locked
 from eagletui.ledger.writer import LedgerWriter, create_ledger
-from eagletui.runs import RunFolder, create_folder, find, runs_root, write_config_file
+from eagletui.runs import RunFolder, find, publish, runs_root, staged, write_config_file
 from eagletui.tokens.formats import load_format
 
 if TYPE_CHECKING:
@@ -80,7 +80,8 @@ def create_run(config: RunConfig) -> tuple[RunFolder, Census]:
     final = RunFolder(runs_root() / config.run.name)
     if final.path.exists():
         raise RunError(f"{final.path} exists and holds no ledger. Move it away, or use --name.")
-    with _staging(config.run.name) as stage:
+    part = _part(config)
+    with staged(config.run.name) as stage:
         template_hash = _copy_tokenizer(config, tokenizer, stage)
         stage.vocabulary_path.write_bytes(pack_vocabulary(tokenizer.vocabulary))
         write_config(stage, config)
@@ -97,11 +98,12 @@ def create_run(config: RunConfig) -> tuple[RunFolder, Census]:
             template_hash=template_hash,
         )
         with LedgerWriter(stage.ledger_path) as writer:
-            counted = ingest(config.prompts, writer)
-        try:
-            stage.path.rename(final.path)
-        except OSError as error:
-            raise RunError(f"{final.path} cannot be made: {error.strerror}.") from error
+            counted = ingest(config.prompts, writer, part)
+            if part is not None:
+                _refuse_empty(part, counted)
+                writer.set_stop_at(part.share(usd_to_pico(config.spend.stop_at_usd), counted.by_part))
+                writer.set_cap(part.share(usd_to_pico(config.spend.cap_usd), counted.by_part))
+        publish(stage, final)
     return final, counted
 
 
@@ -158,12 +160,17 @@ def take_up(folder: RunFolder, config: RunConfig) -> list[str]:
             f"Run {folder.name} is running with another config ({', '.join(changed)}). "
             "Use eagletui ctl for its cap, stop-at and pace, or wait until it ends."
         )
+    stop_at_pico, cap_pico = usd_to_pico(config.spend.stop_at_usd), usd_to_pico(config.spend.cap_usd)
+    part = _part(config)
+    if part is not None:
+        shares = take_census(config.prompts, part).by_part
+        stop_at_pico, cap_pico = part.share(stop_at_pico, shares), part.share(cap_pico, shares)
     with RoleLock(folder.path, "engine"), LedgerWriter(folder.ledger_path) as writer:
         writer.set_config(to_json(config))
         if "spend.stop_at_usd" in changed:
-            writer.set_stop_at(usd_to_pico(config.spend.stop_at_usd))
+            writer.set_stop_at(stop_at_pico)
         if "spend.cap_usd" in changed:
-            writer.set_cap(usd_to_pico(config.spend.cap_usd))
+            writer.set_cap(cap_pico)
         if "pace.max_in_flight" in changed:
             writer.set_max_in_flight(config.pace.max_in_flight)
         write_config(folder, config)
@@ -175,22 +182,16 @@ def write_config(folder: RunFolder, config: RunConfig) -> None:
     write_config_file(folder, to_toml(config))
 
 
-@contextlib.contextmanager
-def _staging(name: str) -> Iterator[RunFolder]:
-    """Give a folder beside the runs in which one is made; it is removed if it still stands at the end."""
-    stage = create_folder(f".{name}.new")
-    lock = RoleLock(stage.path, "engine")
-    try:
-        lock.acquire()
-    except LockedError as error:
-        raise RunError(f"Run {name} is being made by another process. {error}") from error
-    try:
-        for leftover in (stage.ledger_path, stage.config_path, stage.vocabulary_path):
-            leftover.unlink(missing_ok=True)
-        yield stage
-    finally:
-        shutil.rmtree(stage.path, ignore_errors=True)
-        lock.release()
+def _part(config: RunConfig) -> RunPart | None:
+    return None if config.run.part is None else RunPart.parse(config.run.part)
+
+
+def _refuse_empty(part: RunPart, counted: Census) -> None:
+    if counted.samples_here == 0:
+        raise InputError(
+            f"--part {part}: found no prompt for it, because the prompt files hold {counted.prompts:,} in all; "
+            f"expected at most {counted.prompts:,} parts."
+        )
 
 
 def _copy_tokenizer(config: RunConfig, tokenizer: "Tokenizer", folder: RunFolder) -> str | None:

@@ -1,6 +1,7 @@
 """`eagletui run`: start a run or go on with one."""
 
 import os
+from decimal import Decimal
 from typing import Annotated
 
 import typer
@@ -14,12 +15,15 @@ from eagletui.cli.output import counted, on_terminal, say, short_path
 from eagletui.config import RUN_NAME, RunConfig
 from eagletui.core.errors import EagleError, InputError, RunError
 from eagletui.core.lifecycle import FINISHED_RUNS
+from eagletui.core.money import format_usd, usd_to_pico
+from eagletui.core.run_parts import RunPart
 from eagletui.core.text import clean_line
+from eagletui.ingest import Census
 from eagletui.ledger import commands
 from eagletui.ledger.locks import is_locked
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import Verb
-from eagletui.runs import RunFolder, is_alive, spawn, wait_ready
+from eagletui.runs import RunFolder, is_alive, refuse_merged, spawn, wait_ready
 
 PROVIDER_READY_S = 60.0
 ENGINE_READY_S = 60.0
@@ -36,6 +40,10 @@ def run(
     cap: Annotated[str | None, typer.Option("--cap", metavar="USD", help="Never committed beyond.")] = None,
     stop_at: Annotated[str | None, typer.Option("--stop-at", metavar="USD", help="Stop asking at this amount.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="At most N samples.")] = None,
+    part: Annotated[
+        str | None,
+        typer.Option("--part", metavar="I/N", help="Ask the prompts of part I of N, with its share of both limits."),
+    ] = None,
     ascii_: Ascii = False,
     no_mouse: NoMouse = False,
 ) -> int:
@@ -43,10 +51,15 @@ def run(
 
     On a terminal the app opens; the workers go on when it is closed. Elsewhere, and with --headless, progress lines
     are printed until the run ends: exit 0 done, 1 failed samples, 3 paused, 130 interrupted.
+
+    With --part every machine runs the same config with a number of its own, and --cap and --stop-at are those of the
+    whole. Use a provider key of its own for each; join the parts with: eagletui merge
     """
     if headless and detach:
         raise InputError("--headless follows the run and --detach leaves it: choose one.")
-    chosen = with_options(read_config(config), name=name, limit=limit)
+    chosen = with_options(read_config(config), name=name, limit=limit, part=part)
+    if chosen.run.part is not None:
+        chosen, cap, stop_at = with_limits(chosen, cap=cap, stop_at=stop_at), None, None
     folder = prepare(chosen, existing(chosen.run.name, config), cap=cap, stop_at=stop_at)
     screens = not headless and not detach and on_terminal()
     with LedgerReader(folder.ledger_path) as reader:
@@ -69,8 +82,12 @@ def run(
     return code
 
 
-def with_options(config: RunConfig, *, name: str | None = None, limit: int | None = None) -> RunConfig:
+def with_options(
+    config: RunConfig, *, name: str | None = None, limit: int | None = None, part: str | None = None
+) -> RunConfig:
     """Return the config with what the command line says instead."""
+    if part is not None:
+        config = _with_part(config, part, named=name is not None)
     if name is not None:
         if not RUN_NAME.fullmatch(name):
             raise InputError(
@@ -80,6 +97,25 @@ def with_options(config: RunConfig, *, name: str | None = None, limit: int | Non
     if limit is not None:
         config = config.model_copy(update={"prompts": config.prompts.model_copy(update={"limit": limit})})
     return config
+
+
+def _with_part(config: RunConfig, text: str, *, named: bool) -> RunConfig:
+    """Make the config that of a part, with a name that says so unless one is given or it is that part already."""
+    try:
+        part = RunPart.parse(text)
+    except ValueError as error:
+        raise InputError(f"--part: found {clean_line(text, 60)}, expected {error}.") from error
+    name = config.run.name
+    if not named and config.run.part is None:
+        name = f"{name}-part-{part.number}-of-{part.of}"
+    return config.model_copy(update={"run": config.run.model_copy(update={"name": name, "part": str(part)})})
+
+
+def with_limits(config: RunConfig, *, cap: str | None, stop_at: str | None) -> RunConfig:
+    """Return the config with other limits of the whole run."""
+    limits: tuple[tuple[Verb, str, str | None], ...] = (("stop-at", "stop_at_usd", stop_at), ("cap", "cap_usd", cap))
+    given = {key: Decimal(arguments(verb, [text])["usd"]) for verb, key, text in limits if text is not None}
+    return config.model_copy(update={"spend": config.spend.model_copy(update=given)})
 
 
 def prepare(
@@ -101,11 +137,14 @@ def prepare(
     if folder is None:
         folder, counted_prompts = create_run(config)
         per_dataset = ", ".join(f"{number:,} {name}" for name, number in counted_prompts.by_dataset.items())
-        samples = counted(counted_prompts.samples, "sample")
+        samples = counted(counted_prompts.samples_here, "sample")
         say(f"Run {folder.name}: {samples} ({per_dataset}) in {short_path(folder.path)}")
+        if config.run.part is not None:
+            _say_share(folder, config, counted_prompts)
         for sentence in counted_prompts.sentences():
             say(sentence)
     else:
+        refuse_merged(folder)
         config.secret()
         for sentence in take_up(folder, config):
             say(sentence)
@@ -113,6 +152,17 @@ def prepare(
     for verb, args in orders:
         say(order(folder, verb, args).result)
     return folder
+
+
+def _say_share(folder: RunFolder, config: RunConfig, whole: Census) -> None:
+    with LedgerReader(folder.ledger_path) as reader:
+        money = reader.books()
+    say(
+        f"It is part {config.run.part} of {counted(whole.samples, 'sample')}; its share: stop-at "
+        f"{format_usd(money.stop_at_pico)} of {format_usd(usd_to_pico(config.spend.stop_at_usd))}, cap "
+        f"{format_usd(money.cap_pico)} of {format_usd(usd_to_pico(config.spend.cap_usd))}. "
+        "Every part needs a provider key of its own."
+    )
 
 
 def _say_how_far(folder: RunFolder) -> None:

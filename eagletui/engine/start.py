@@ -22,7 +22,7 @@ from eagletui.ledger.rows import RunRow
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.providers.base import Provider, ProviderFailure
 from eagletui.run_ids import RunIds, chosen_profiles
-from eagletui.runs import RunFolder
+from eagletui.runs import RunFolder, refuse_merged
 from eagletui.tokens.formats import load_format
 from eagletui.tokens.judge import fit_findings
 from eagletui.tokens.load import load_tokenizer
@@ -41,6 +41,7 @@ async def serve(folder: RunFolder, *, exit_when_paused: bool) -> int:
     Raises:
         EagleError: it cannot start.
     """
+    refuse_merged(folder)
     config = load_config(folder.config_path)
     ledger = LedgerThread(folder.ledger_path)
     provider: Provider | None = None
@@ -126,6 +127,8 @@ async def _take_stock(config: RunConfig, provider: Provider, ledger: LedgerThrea
     if run.key_usage_at_start_pico is None:
         key = await _patiently(provider.key)
         if key is not None:
-            usage_pico = key.usage_pico_usd
+            # A run that was merged has spent before it ever looked at this key.
+            spent_pico = (await ledger.do(lambda writer: writer.books())).spent_pico
+            usage_pico = key.usage_pico_usd - spent_pico
             await ledger.do(lambda writer: writer.set_key_usage_at_start(usage_pico))
     return await ledger.do(lambda writer: writer.run())

@@ -23,6 +23,10 @@ class NewPrompt:
     """How many answers are wanted."""
     turns: tuple[int, ...] = (0,)
     """Which assistant turns are to be generated, by how many assistant blocks come before each (`core.chat`)."""
+    number: int | None = None
+    """1-based in the whole run, of which this is a part; None: the next one."""
+    first_sample_number: int | None = None
+    """The same, of its first sample."""
 
 
 @dataclass(frozen=True, slots=True)

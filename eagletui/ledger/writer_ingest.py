@@ -61,18 +61,29 @@ class IngestWriter(Writer):
                 (source_id,) = connection.execute("SELECT max(id) FROM sources").fetchone()
             for prompt in batch:
                 cursor = connection.execute(
-                    "INSERT INTO prompts (prompt_key, source_id, dataset, body, preview) VALUES (?, ?, ?, ?, ?)"
+                    "INSERT INTO prompts (id, prompt_key, source_id, dataset, body, preview) VALUES (?, ?, ?, ?, ?, ?)"
                     " ON CONFLICT (prompt_key) DO NOTHING",
-                    (prompt.prompt_key, source_id, prompt.dataset, pack_prompt(prompt.prompt), prompt.preview),
+                    (
+                        prompt.number,
+                        prompt.prompt_key,
+                        source_id,
+                        prompt.dataset,
+                        pack_prompt(prompt.prompt),
+                        prompt.preview,
+                    ),
                 )
                 if cursor.rowcount == 0:
                     continue
                 prompt_id = cursor.lastrowid
-                rows = [(key, prompt_id, answer, turn, prompt.dataset) for key, answer, turn in sample_keys(prompt)]
+                first = prompt.first_sample_number
+                rows = [
+                    (None if first is None else first + index, key, prompt_id, answer, turn, prompt.dataset)
+                    for index, (key, answer, turn) in enumerate(sample_keys(prompt))
+                ]
                 try:
                     connection.executemany(
-                        "INSERT INTO samples (sample_key, prompt_id, answer_index, turn, dataset)"
-                        " VALUES (?, ?, ?, ?, ?)",
+                        "INSERT INTO samples (id, sample_key, prompt_id, answer_index, turn, dataset)"
+                        " VALUES (?, ?, ?, ?, ?, ?)",
                         rows,
                     )
                 except sqlite3.IntegrityError as error:
