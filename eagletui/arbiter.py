@@ -15,11 +15,12 @@ from eagletui.core.alternatives import Change, Lattice, differences, disjoint, r
 from eagletui.core.combinations import Combination, Lengths, Weighed, best_combinations, log_sum, log_total
 from eagletui.core.fidelity import HIDDEN_TAIL
 from eagletui.core.hidden_tail import UnfinishedPieces
+from eagletui.core.likelihood import Likelihood
 from eagletui.core.opinions import Opinion, Question
 from eagletui.core.vocabulary import Vocabulary
 from eagletui.models.load import TargetModel
 from eagletui.models.paths import Path, PathScores, Step
-from eagletui.models.scoring import Ask
+from eagletui.models.scoring import Ask, TokenTree
 
 STEPS: Final = 3
 """Times that the search changes what it found."""
@@ -92,6 +93,17 @@ class Arbiter:
             likelihood=scores.likelihood,
             tokens=scores.tokens,
         )
+
+    def likelihood(self, question: Question) -> Likelihood:
+        """Tell how likely the given ids are, against how likely they should be; no other cut is looked for."""
+        nothing = [()] * (len(question.ids) + 1)
+        _, likelihood = TokenTree(self._target, question.sampling).fill(question.prompt_ids, question.ids, nothing)
+        return likelihood
+
+    @property
+    def model(self) -> str:
+        """Hash of the target model's files, hex."""
+        return self._target.hash.xxh3
 
     def _lengths(self, question: Question, scores: PathScores) -> Lengths:
         """Weigh how many tokens more than given there may be."""

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from eagletui.arbitration import Arbitration, Ruled
+from eagletui.arbitration import Arbitration, Ruled, likelihood_objects
 from eagletui.core.fidelity import EVIDENCE, same_up_to_last_whole_character
-from eagletui.core.opinions import Answer, Doubts, Question, canonical_ids, obstacle
+from eagletui.core.opinions import Answer, Doubts, Question, canonical_ids, obstacle, sampled_length
 from eagletui.core.posterior import calibrate
 from eagletui.core.sampling import Sampling
 from eagletui.core.tokdiff import align
@@ -110,10 +110,10 @@ def _answer(
     use_count: bool,
     vocabulary: Vocabulary,
 ) -> Answer:
-    cut = not rebuilt.ended and recorded.reply.finish_reason == "length"
-    # A stop string's own tokens are billed and not shown.
-    is_counted = use_count and rebuilt.billed is not None and (rebuilt.ended or cut)
-    length = rebuilt.billed - (rebuilt.offset or 0) if is_counted and rebuilt.billed is not None else None
+    billed = rebuilt.billed if use_count else None
+    length, cut = sampled_length(
+        billed, rebuilt.offset, ended=rebuilt.ended, finish_reason=recorded.reply.finish_reason
+    )
     question = Question(prompt_ids, ids, sampling_of(recorded.request), length, cut, rebuilt.tail_trimmed)
     return Answer(
         id=recorded.id,
@@ -161,8 +161,8 @@ def _summary(
         "inferred": arbitration.inferred,
         "skipped": dict(skipped),
         "by_evidence": {kind: evidence[kind] for kind in EVIDENCE if evidence[kind]},
-        "seconds_per_sample": round(arbitration.seconds / arbitration.asked, 3) if arbitration.asked else 0.0,
-        "slowest_s": round(arbitration.slowest_s, 3),
+        **arbitration.pace(),
+        "likelihood": likelihood_objects(arbitration.likelihoods()),
         "findings": [finding_object(finding) for finding in arbitration.findings()],
     }
     if any("exact" in line for line in after):

@@ -1,9 +1,11 @@
 """Ask the arbiter about many answers, and gather what they show together."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import ceil
 from pathlib import Path
-from time import perf_counter
-from typing import NamedTuple
+from time import perf_counter, process_time
+from typing import Any, Final, NamedTuple
 
 import torch
 
@@ -15,6 +17,9 @@ from eagletui.core.opinions import Answer, Opinion, Ruling, rule
 from eagletui.core.vocabulary import Vocabulary
 from eagletui.models.load import DTypeChoice, load_target
 
+PACE: Final = ("seconds_per_sample", "slowest_s", "cpu_s_per_sample", "cpu_s_p95", "cpu_s_slowest")
+"""Names of what `Arbitration.pace` returns."""
+
 
 class Ruled(NamedTuple):
     """An answer that the arbiter was asked about."""
@@ -23,6 +28,10 @@ class Ruled(NamedTuple):
     opinion: Opinion
     ruling: Ruling
     seconds: float
+    cpu_s: float
+    """Of all threads of this process."""
+    structure: Mapping[str, float]
+    """For each special token among the ids of the opinion, the lowest log-probability that one has."""
 
     @property
     def is_changed(self) -> bool:
@@ -43,6 +52,7 @@ class Arbitration:
     """Computed, without the prompts."""
     seconds: float = 0.0
     slowest_s: float = 0.0
+    _cpu_s: list[float] = field(default_factory=list)
     _likelihoods: dict[str, list[tuple[str, Likelihood]]] = field(default_factory=dict)
     _structure: list[Structure] = field(default_factory=list)
 
@@ -52,23 +62,22 @@ class Arbitration:
         Raises:
             ModelError: the model cannot score branches.
         """
-        started = perf_counter()
+        started, cpu_started = perf_counter(), process_time()
         opinion = self.arbiter.ask(answer.question)
-        ruled = Ruled(answer, opinion, rule(answer, opinion), perf_counter() - started)
+        structure = self._structure_of(opinion)
+        ruling = rule(answer, opinion)
+        ruled = Ruled(answer, opinion, ruling, perf_counter() - started, process_time() - cpu_started, structure)
         self.asked += 1
         self.changed += ruled.is_changed
         self.inferred += ruled.ruling.is_inferred
         self.tokens += opinion.tokens
         self.seconds += ruled.seconds
         self.slowest_s = max(self.slowest_s, ruled.seconds)
+        self._cpu_s.append(ruled.cpu_s)
         if opinion.ids == answer.question.ids:
             # Ids that are not what was sampled look unlikely under any model.
             self._likelihoods.setdefault(answer.endpoint, []).append((answer.id, opinion.likelihood))
-        self._structure += (
-            Structure(answer.id, text, score)
-            for token_id, score in zip(opinion.ids, opinion.scores, strict=True)
-            if (text := self.vocabulary.special_text(token_id)) is not None
-        )
+        self._structure += (Structure(answer.id, text, score) for text, score in structure.items())
         return ruled
 
     def findings(self) -> list[Finding]:
@@ -81,6 +90,36 @@ class Arbitration:
         return {
             endpoint: sum((one for _, one in samples), Likelihood()) for endpoint, samples in self._likelihoods.items()
         }
+
+    def pace(self) -> dict[str, float]:
+        """How long an answer took, in seconds, as JSON values: by the clock, and on the CPU."""
+        if not self.asked:
+            return dict.fromkeys(PACE, 0.0)
+        cpu_s = sorted(self._cpu_s)
+        of_95_percent = cpu_s[ceil(0.95 * len(cpu_s)) - 1]
+        figures = (self.seconds / self.asked, self.slowest_s, sum(cpu_s) / self.asked, of_95_percent, cpu_s[-1])
+        return {name: round(value, 3) for name, value in zip(PACE, figures, strict=True)}
+
+    def _structure_of(self, opinion: Opinion) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for token_id, score in zip(opinion.ids, opinion.scores, strict=True):
+            text = self.vocabulary.special_text(token_id)
+            if text is not None:
+                found[text] = min(score, found.get(text, score))
+        return found
+
+
+def likelihood_objects(by_endpoint: Mapping[str, Likelihood]) -> dict[str, Any]:
+    """Likelihoods as JSON values; the server's own where there is no endpoint is called `-`."""
+    return {
+        endpoint or "-": {
+            "tokens": one.tokens,
+            "nats_per_token": round(one.own / one.tokens, 4) if one.tokens else None,
+            "expected": round(one.expected / one.tokens, 4) if one.tokens else None,
+            "standard_errors": round(one.sigmas, 1),
+        }
+        for endpoint, one in sorted(by_endpoint.items())
+    }
 
 
 def load_arbiter(

@@ -17,6 +17,7 @@ from eagletui.config import RunConfig, load_config, to_json, to_toml
 from eagletui.core.drift import CAUSES, Cause, Verdict
 from eagletui.core.errors import InputError
 from eagletui.core.findings import Finding
+from eagletui.core.likelihood import KINDS
 from eagletui.core.outputs import fitted
 from eagletui.ledger.filters import SampleFilter
 from eagletui.ledger.locks import RoleLock
@@ -108,6 +109,7 @@ def rebuild_run(
     output_format: str | None = None,
     profile: str | None = None,
     dry_run: bool = False,
+    keep_inferred: bool = True,
     processes: int | None = None,
     step: Step = lambda done, of: None,
 ) -> Rebuild:
@@ -118,6 +120,7 @@ def rebuild_run(
         output_format: in place of the run's; the run has it from then on.
         profile: the same for the loss profile; `auto` lets each endpoint's samples choose.
         dry_run: write nothing.
+        keep_inferred: leave ids that a target model chose as they are while the text is the same.
         processes: None takes the CPUs of this process.
         step: progress.
 
@@ -128,7 +131,7 @@ def rebuild_run(
     started = time.monotonic()
     with ExitStack() as stack:
         if not dry_run:
-            stack.enter_context(RoleLock(folder.path, "engine"))
+            stack.enter_context(RoleLock(folder.path, "engine", job=f"eagletui rebuild {folder.name}"))
         config = _asked(load_config(folder.config_path), output_format, profile)
         ids = RunIds(config, load_tokenizer(folder.tokenizer_dir), load_format(config.model.format))
         _refuse_misfit(ids.tokenizer, config)
@@ -145,6 +148,7 @@ def rebuild_run(
             config,
             {endpoint: choice.profile.name for endpoint, choice in by_endpoint.items()},
             by_reference=encoders_differ,
+            keep_inferred=keep_inferred,
         )
         cpus = len(os.sched_getaffinity(0)) if processes is None else processes
         remakers = stack.enter_context(closing(Remakers(recipe, samples, cpus)))
@@ -378,7 +382,7 @@ def _write(folder: RunFolder, config: RunConfig, report: Rebuild, changes: Seque
                 for change in changes[start : start + BATCH]:
                     _store(writer, change, spool)
         with writer.transaction(durable=True):
-            writer.replace_findings(report.findings, keep=CHECKED)
+            writer.replace_findings(report.findings, keep=(*CHECKED, *KINDS))
             if report.encoders_differ:
                 writer.event("warn", "ctl", "encoder", f"{DIFFERENCE}.")
             writer.event("info", "ctl", "rebuild", sentence(report))

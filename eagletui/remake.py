@@ -72,6 +72,8 @@ class Recipe:
     """Names by endpoint."""
     by_reference: bool = False
     """Without the fast encoder, which was found wrong."""
+    keep_inferred: bool = True
+    """Ids that a target model chose stay while the text is the same."""
 
     def open(self) -> RunIds:
         """Load what it names."""
@@ -95,13 +97,14 @@ class _Part(NamedTuple):
     """Only samples that these answered; None for all."""
 
 
-def remake(item: ToRebuild, ids: RunIds, cause: Cause | None) -> Remade:
+def remake(item: ToRebuild, ids: RunIds, cause: Cause | None, *, keep_inferred: bool = True) -> Remade:
     """Rebuild one sample and compare it with what is stored.
 
     Args:
         item: its kept reply and stored ids.
         ids: the run's tokenizer, format and profiles.
         cause: the named constant of its endpoint; None without one.
+        keep_inferred: leave ids that a target model chose as they are while the text is the same.
     """
     row, old = item.row, item.tokens
     endpoint = row.endpoint or ""
@@ -118,7 +121,8 @@ def remake(item: ToRebuild, ids: RunIds, cause: Cause | None) -> Remade:
     asked_at = item.reply.received_at - (row.latency_s or 0.0)
     rendered = ids.prompt_ids(item.prompt, row.dataset, asked_at)
     result = as_stored(rebuilt, reply, rendered)
-    if old is not None and old.evidence == "inferred" and not rebuilt.proved and old.raw == rebuilt.raw:
+    is_chosen = old is not None and old.evidence == "inferred" and old.raw == rebuilt.raw
+    if old is not None and is_chosen and keep_inferred and not rebuilt.proved:
         assert item.label is not None
         rebuilt, result = _as_inferred(rebuilt, result, old, item.label)
     ids_changed = old is None or not (
@@ -251,6 +255,7 @@ class _Bench:
 
     def __init__(self, recipe: Recipe) -> None:
         self.ids = recipe.open()
+        self._keep_inferred = recipe.keep_inferred
         self.reader = LedgerReader(recipe.ledger)
 
     def remake(self, part: _Part) -> list[Remade]:
@@ -260,7 +265,8 @@ class _Bench:
             after = items[-1].row.id
             for item in items:
                 if item.row.id <= part.last and (part.endpoints is None or (item.row.endpoint or "") in part.endpoints):
-                    made.append(remake(item, self.ids, part.causes.get(item.row.endpoint or "")))
+                    cause = part.causes.get(item.row.endpoint or "")
+                    made.append(remake(item, self.ids, cause, keep_inferred=self._keep_inferred))
         return made
 
 

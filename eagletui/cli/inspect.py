@@ -16,6 +16,7 @@ from eagletui.core.text import clean_block, clean_line, visible
 from eagletui.core.vocabulary import Vocabulary, unpack_vocabulary
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_samples import SampleDetail, StoredTokens
+from eagletui.ledger.rows import OpinionRow
 from eagletui.runs import RunFolder, find
 from eagletui.tokens.formats import load_format
 
@@ -48,7 +49,8 @@ def inspect(
             hint = f" {keys}" if near else f" List some with: eagletui inspect {folder.name}"
             raise InputError(f"Run {folder.name} has no sample with the key {clean_line(sample, 80)}.{hint}")
         format_name = reader.run().format
-    described = describe(detail, read_vocabulary(folder), format_name)
+        opinion = reader.opinion(detail.row.id)
+    described = {**describe(detail, read_vocabulary(folder), format_name), "opinion": describe_opinion(opinion)}
     if json_:
         print_json(described)
     else:
@@ -107,6 +109,21 @@ def describe(detail: SampleDetail, vocabulary: Vocabulary | None, format_name: s
         "output_ids": None if tokens is None or tokens.output_ids is None else list(tokens.output_ids),
         "spans": [] if tokens is None else _spans(tokens, vocabulary),
         "tail": None if tokens is None else _tail(tokens, vocabulary, format_name, row.finish_reason),
+    }
+
+
+def describe_opinion(opinion: OpinionRow | None) -> dict[str, Any] | None:
+    """Return what the target model said of a sample as JSON values; None where it was not asked."""
+    if opinion is None:
+        return None
+    return {
+        "posterior": opinion.posterior,
+        "margin": opinion.margin,
+        "changed": bool(opinion.changed),
+        "inferred": bool(opinion.inferred),
+        "model": opinion.model,
+        "nats_per_token": round(opinion.own / opinion.tokens, 4) if opinion.tokens else None,
+        "expected": round(opinion.expected / opinion.tokens, 4) if opinion.tokens else None,
     }
 
 
@@ -184,6 +201,7 @@ def _print(sample: dict[str, Any]) -> None:
             ("state", sample["state"] if sample["failure"] is None else _failure(sample)),
             ("answered by", clean_line(f"{sample['endpoint'] or '-'}, finish {sample['finish_reason'] or '-'}")),
             ("evidence", evidence),
+            *_opinion_pairs(sample["opinion"]),
             ("usability", sample["usability"] or "-"),
             ("tokens", f"{_number(sample['counted'])} counted, {_number(sample['billed'])} billed, {_drift(sample)}"),
             ("cost", f"{cost} in {counted(len(sample['attempts']), 'attempt')}"),
@@ -212,6 +230,14 @@ def folded(text: str) -> str:
     """Leave empty lines out and write a line that repeats once, with how often: a stream's keep-alive comments."""
     lines = [(line, len(list(same))) for line, same in groupby(filter(None, text.splitlines()))]
     return "\n".join(line if times == 1 else f"{line}  ({times} times)" for line, times in lines)
+
+
+def _opinion_pairs(opinion: dict[str, Any] | None) -> list[tuple[str, str]]:
+    """Say what was asked and changed nothing; what was decided stands in the evidence."""
+    if opinion is None or opinion["inferred"]:
+        return []
+    cut = "another cut" if opinion["changed"] else "these ids"
+    return [("target model", f"finds {cut} likeliest, posterior {opinion['posterior']:.2f}; nothing was decided")]
 
 
 def _print_tail(tail: dict[str, Any]) -> None:

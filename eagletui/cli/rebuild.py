@@ -32,6 +32,10 @@ def rebuild(
         str | None,
         typer.Option("--profile", help="What the server strips: SERVER, SERVER@VERSION or auto.", metavar="P"),
     ] = None,
+    drop_inferred: Annotated[
+        bool,
+        typer.Option("--drop-inferred", help="Take back what arbitrate decided; else it stays while the text does."),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would change and write nothing.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:
@@ -46,7 +50,9 @@ def rebuild(
     with LedgerReader(folder.ledger_path) as reader:
         answered = reader.snapshot().answered
     with steps("rebuilding", answered) as progress:
-        made = rebuild_run(folder, output_format=fmt, profile=profile, dry_run=dry_run, step=progress)
+        made = rebuild_run(
+            folder, output_format=fmt, profile=profile, dry_run=dry_run, keep_inferred=not drop_inferred, step=progress
+        )
     if json_:
         print_json(rebuild_object(made))
     else:

@@ -11,12 +11,12 @@ _EVERY_S = 5.0
 
 
 @contextmanager
-def steps(what: str, total: int) -> Iterator[Callable[[int, int], None]]:
+def steps(what: str, total: int | None) -> Iterator[Callable[[int, int], None]]:
     """Show how far a job is.
 
     Args:
         what: the verb, such as "rebuilding".
-        total: steps in all.
+        total: steps in all; None where only the job finds out.
 
     Yields:
         A function that takes the steps done and the steps in all.

@@ -12,11 +12,17 @@ from typing import Final
 
 from eagletui.core.findings import Finding
 
+KINDS: Final = ("impostor", "structure")
+"""Kinds of findings that rest on a target model; nothing but the arbiter opens or closes them."""
+
 LEAST_TOKENS: Final = 400
 """Tokens of an endpoint below which nothing is said."""
 
 OFF: Final = 0.05
 """Nats a token off the expected mean from which it is another model; low precision and 4-bit weights stay below."""
+
+FAR_OFF: Final = 0.25
+"""The same before any cut was looked for: wrong cuts look unlikely too, but do not explain so much."""
 
 SIGMAS: Final = 4.0
 """Standard errors that the mean must be off as well."""
@@ -73,15 +79,18 @@ class Structure:
     """Log-probability under the sampling."""
 
 
-def impostor_finding(endpoint: str, samples: Sequence[tuple[str, Likelihood]]) -> Finding | None:
+def impostor_finding(
+    endpoint: str, samples: Sequence[tuple[str, Likelihood]], *, least_off: float = OFF
+) -> Finding | None:
     """Tell that answers do not come from the target model; None where nothing speaks for it.
 
     Args:
         endpoint: empty for a direct server.
         samples: ids and likelihoods of its answers.
+        least_off: nats a token off the expected mean, to either side, from which it is said.
     """
     total = sum((likelihood for _, likelihood in samples), Likelihood())
-    if total.tokens < LEAST_TOKENS or abs(total.off) < OFF or abs(total.sigmas) < SIGMAS:
+    if total.tokens < LEAST_TOKENS or abs(total.off) < least_off or abs(total.sigmas) < SIGMAS:
         return None
     side = "more" if total.off > 0 else "less"
     odd = [(name, one) for name, one in samples if one.off * total.off > 0 and abs(one.off) >= OFF]

@@ -3,8 +3,9 @@
 An opinion never gives more than `inferred`, and only from a stated posterior on. Below it everything stays as it was.
 """
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Final, Protocol
 
 from eagletui.core.fidelity import HIDDEN_TAIL, PROVED, Evidence, Usability
@@ -75,6 +76,17 @@ class Answer:
     question: Question
     canonical: tuple[int, ...]
     """Canonical encoding of the same bytes."""
+
+    def fingerprint(self, model: str) -> str:
+        """Hash all that an opinion and its ruling depend on, hex.
+
+        Args:
+            model: names the target model's weights.
+        """
+        asked = self.question
+        settings = (astuple(asked.sampling), asked.length, asked.cut, asked.tail_shown, self.evidence, self.billed)
+        text = repr((model, tuple(asked.prompt_ids), asked.ids, settings))
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +184,25 @@ class Doubts:
         """Tell why no answer of an endpoint is asked about, as a phrase."""
         kind = self.everything or self.texts.get(endpoint)
         return None if kind is None else f"the finding {kind} doubts the text"
+
+
+def sampled_length(
+    billed: int | None, offset: int | None, *, ended: bool, finish_reason: str | None
+) -> tuple[int | None, bool]:
+    """Tell how many tokens were sampled by the bill, and whether some of them may be hidden.
+
+    Args:
+        billed: the provider's completion tokens.
+        offset: named constant between billed and counted.
+        ended: the model ended the answer itself.
+        finish_reason: as received.
+
+    Returns:
+        The number, None where the bill does not say it; and whether the answer was cut.
+    """
+    cut = not ended and finish_reason == "length"
+    # A stop string's own tokens are billed and not shown.
+    return (billed - (offset or 0) if billed is not None and (ended or cut) else None), cut
 
 
 def canonical_ids(ids: Sequence[int], spans: Sequence[Span], vocabulary: Vocabulary) -> tuple[int, ...]:

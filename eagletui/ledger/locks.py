@@ -6,7 +6,7 @@ import json
 import os
 import socket
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -28,6 +28,8 @@ class Holder:
     """Host name."""
     started_at: float
     """Unix seconds."""
+    job: str = ""
+    """The command that does the role's writing in its place; empty for the worker itself."""
 
 
 def lock_file(folder: str | os.PathLike[str], role: WorkerRole, slot: int = 0) -> Path:
@@ -42,14 +44,16 @@ class RoleLock:
     that does not exec keeps it, so workers start theirs with spawn.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], role: WorkerRole, slot: int = 0) -> None:
+    def __init__(self, folder: str | os.PathLike[str], role: WorkerRole, slot: int = 0, *, job: str = "") -> None:
         """Name the role to lock.
 
         Args:
             folder: the run folder.
             role: engine, extractor, provider or receiver.
             slot: which of several receivers.
+            job: the command that takes the worker's place; empty for the worker itself.
         """
+        self._job = job
         self.path = lock_file(folder, role, slot)
         self.role = role
         self._descriptor: int | None = None
@@ -72,7 +76,8 @@ class RoleLock:
                     os.close(descriptor)
                     raise LockedError(self._refusal()) from None
                 time.sleep(0.005)
-        content = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "started_at": time.time()})
+        holder = Holder(os.getpid(), socket.gethostname(), time.time(), self._job)
+        content = json.dumps(asdict(holder))
         os.pwrite(descriptor, content.encode(), 0)
         os.ftruncate(descriptor, len(content))
         self._descriptor = descriptor
@@ -102,6 +107,8 @@ class RoleLock:
         else:
             since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(found.started_at))
             who = f"pid {found.pid} on {found.host} since {since}"
+            if found.job:
+                return f"`{found.job}` is at work: {who}. Wait until it ends, or stop it and call it again later."
         return f"The {self.role} of {self.path.parent.parent.name} is already running: {who}. Attach to it or stop it."
 
 
@@ -109,7 +116,7 @@ def read_holder(path: Path) -> Holder | None:
     """Read who last wrote the lock file; None when nobody did or it is being written."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         found = json.loads(path.read_text(encoding="utf-8"))
-        return Holder(int(found["pid"]), str(found["host"]), float(found["started_at"]))
+        return Holder(int(found["pid"]), str(found["host"]), float(found["started_at"]), str(found.get("job", "")))
     return None
 
 

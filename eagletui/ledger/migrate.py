@@ -12,8 +12,29 @@ from eagletui.ledger.triggers import move_rows, trigger_statements
 APPLICATION_ID: Final = 0x4541474C
 """'EAGL' in the file's header, so that another SQLite file is not taken for a ledger."""
 
-MIGRATIONS: Final[tuple[str, ...]] = ()
+_OPINIONS: Final = """
+CREATE TABLE opinions (
+    sample_id INTEGER PRIMARY KEY REFERENCES samples(id),
+    question TEXT NOT NULL,
+    model TEXT NOT NULL,
+    posterior REAL NOT NULL,
+    margin REAL NOT NULL,
+    changed INTEGER NOT NULL CHECK (changed IN (0, 1)),
+    inferred INTEGER NOT NULL CHECK (inferred IN (0, 1)),
+    tokens INTEGER NOT NULL,
+    own REAL NOT NULL,
+    expected REAL NOT NULL,
+    variance REAL NOT NULL,
+    structure_json TEXT NOT NULL,
+    asked_at REAL NOT NULL
+) STRICT
+"""
+
+MIGRATIONS: Final[tuple[str, ...]] = (_OPINIONS,)
 """The script that leads from version N to N + 1, at index N - 1."""
+
+OLDEST_READ: Final = 1
+"""Oldest version that a viewer reads as it is; what later ones added is missing there."""
 
 VERSION: Final = 1 + len(MIGRATIONS)
 """The version that `schema.sql` describes; kept in `user_version`."""
@@ -66,14 +87,15 @@ def check_readable(connection: sqlite3.Connection, path: Path) -> None:
     """Check that a viewer of this version can read the file, which it may not change.
 
     Raises:
-        LedgerError: not a ledger, made by a newer program, or by an older one and not yet upgraded.
+        LedgerError: not a ledger, made by a newer program, or by one too old and not yet upgraded.
     """
     found = _version(connection, path)
     if found > VERSION:
         raise LedgerError(_newer(path, found, VERSION))
-    if found < VERSION:
+    if found < OLDEST_READ:
         raise LedgerError(
-            f"{path} has ledger version {found}, this program reads {VERSION}. Resume the run once to upgrade it."
+            f"{path} has ledger version {found}, this program reads {OLDEST_READ} and later. "
+            "Resume the run once to upgrade it."
         )
 
 

@@ -109,6 +109,23 @@ class TokensLabel:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredOpinion:
+    """What the target model said of an answer; the fields are those of `OpinionRow`."""
+
+    question: str
+    model: str
+    posterior: float
+    margin: float
+    changed: bool
+    inferred: bool
+    tokens: int
+    own: float
+    expected: float
+    variance: float
+    structure_json: str
+
+
+@dataclass(frozen=True, slots=True)
 class Answered:
     """A reply arrived and is kept."""
 

@@ -81,6 +81,39 @@ class SampleRow:
 
 
 @dataclass(frozen=True, slots=True)
+class OpinionRow:
+    """What the target model said of an answer without proof."""
+
+    sample_id: int
+    sample_key: str
+    endpoint: str | None
+    """The one that answered."""
+    question: str
+    """Hash of what was asked; a sample whose question is another by now was not asked."""
+    model: str
+    """xxh3_128 of the model's files, hex."""
+    posterior: float
+    """Probability of the likeliest cut among all cuts, 0 to 1."""
+    margin: float
+    """Nats by which that cut is likelier than the ids before."""
+    changed: int
+    """1: that cut is not the ids before."""
+    inferred: int
+    """1: the sample was labelled by it."""
+    tokens: int
+    """Of the ids before; the next three are about them."""
+    own: float
+    """Their log-probability under the recorded sampling, nats."""
+    expected: float
+    """What it is on average for tokens that the model samples there."""
+    variance: float
+    """Of that sum."""
+    structure_json: str
+    """{special token: lowest log-probability}"""
+    asked_at: float
+
+
+@dataclass(frozen=True, slots=True)
 class AttemptRow:
     """One HTTP request for a sample."""
 

@@ -145,6 +145,22 @@ CREATE TABLE tokens (
     rebuilt_at REAL NOT NULL
 ) STRICT;
 
+CREATE TABLE opinions (                     -- what the target model said of an answer without proof
+    sample_id INTEGER PRIMARY KEY REFERENCES samples(id),
+    question TEXT NOT NULL,                 -- hash of what was asked: another one makes the opinion outdated
+    model TEXT NOT NULL,                    -- xxh3_128 of the target model's files, hex
+    posterior REAL NOT NULL,                -- probability of its likeliest cut among all cuts, 0 to 1
+    margin REAL NOT NULL,                   -- nats by which that cut is likelier than the ids before
+    changed INTEGER NOT NULL CHECK (changed IN (0, 1)),  -- the likeliest cut is not the ids before
+    inferred INTEGER NOT NULL CHECK (inferred IN (0, 1)),  -- the sample was labelled by it
+    tokens INTEGER NOT NULL,                -- of the ids before; the next three are about them
+    own REAL NOT NULL,                      -- their log-probability under the recorded sampling, nats
+    expected REAL NOT NULL,                 -- what it is on average for tokens that the model samples there
+    variance REAL NOT NULL,                 -- of that sum
+    structure_json TEXT NOT NULL,           -- {special token: lowest log-probability}
+    asked_at REAL NOT NULL
+) STRICT;
+
 CREATE TABLE shards (
     id INTEGER PRIMARY KEY,
     path TEXT NOT NULL UNIQUE,              -- relative to RUN/features

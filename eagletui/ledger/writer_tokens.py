@@ -1,10 +1,11 @@
 """Store rebuilt ids, and the labels that come with them."""
 
 import sqlite3
+from dataclasses import asdict
 
 from eagletui.core.errors import LedgerError
 from eagletui.ledger.codecs import pack_ids, pack_spans, pack_text, unpack_ids
-from eagletui.ledger.orders import TokensLabel, TokensResult
+from eagletui.ledger.orders import StoredOpinion, TokensLabel, TokensResult
 from eagletui.ledger.writer_base import Writer
 
 
@@ -56,6 +57,17 @@ class TokensWriter(Writer):
             connection.execute(
                 "UPDATE tokens SET evidence = ?, reason = ? WHERE sample_id = ?",
                 (label.evidence, label.reason, sample_id),
+            )
+
+    def store_opinion(self, sample_id: int, opinion: StoredOpinion) -> None:
+        """Keep what the target model said of a sample, in place of what was said before."""
+        with self._transactions.begin() as connection:
+            connection.execute(
+                """INSERT OR REPLACE INTO opinions (sample_id, question, model, posterior, margin, changed, inferred,
+                    tokens, own, expected, variance, structure_json, asked_at)
+                VALUES (:sample_id, :question, :model, :posterior, :margin, :changed, :inferred, :tokens,
+                    :own, :expected, :variance, :structure_json, :now)""",
+                {"sample_id": sample_id, **asdict(opinion), "now": self._clock()},
             )
 
 

@@ -112,12 +112,15 @@ class WatchWriter(Writer):
             )
         return was_open is None
 
-    def replace_findings(self, findings: Sequence[Finding], *, keep: Collection[str] = ()) -> None:
+    def replace_findings(
+        self, findings: Sequence[Finding], *, keep: Collection[str] = (), kinds: Collection[str] | None = None
+    ) -> None:
         """Let these be the open findings: open or refresh each, and close every other one.
 
         Args:
             findings: several of one kind and endpoint become one, their sentences joined.
             keep: kinds that are not among them and stay as they are.
+            kinds: close none of other kinds than these; None for all kinds.
         """
         joined: dict[tuple[str, str], Finding] = {}
         for finding in findings:
@@ -141,7 +144,7 @@ class WatchWriter(Writer):
             for kind, endpoint in connection.execute(
                 "SELECT kind, endpoint FROM findings WHERE closed_at IS NULL"
             ).fetchall():
-                if kind not in keep and (kind, endpoint) not in joined:
+                if kind not in keep and (kinds is None or kind in kinds) and (kind, endpoint) not in joined:
                     self.close_finding(kind, endpoint)
 
     def close_finding(self, kind: str, endpoint: str = "") -> bool:

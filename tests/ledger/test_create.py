@@ -8,7 +8,7 @@ import pytest
 
 from eagletui.core.errors import LedgerError
 from eagletui.ledger.connection import connect_reader
-from eagletui.ledger.migrate import VERSION, migrate
+from eagletui.ledger.migrate import MIGRATIONS, VERSION, migrate
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer import LedgerWriter
 from tests.ledger.build import make_ledger, sql
@@ -64,33 +64,49 @@ def test_a_newer_ledger_is_refused_and_left_alone(path: Path) -> None:
 
 
 def test_an_older_ledger_is_upgraded_step_by_step_and_only_once(path: Path) -> None:
-    scripts = ["CREATE TABLE first_step (id INTEGER)", "ALTER TABLE first_step ADD COLUMN name TEXT"]
+    scripts = [*MIGRATIONS, "CREATE TABLE first_step (id INTEGER)", "ALTER TABLE first_step ADD COLUMN name TEXT"]
     connection = sqlite3.connect(path, isolation_level=None)
     try:
         assert migrate(connection, path, scripts) == 2
         assert migrate(connection, path, scripts) == 0
-        assert connection.execute("PRAGMA user_version").fetchone() == (3,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (VERSION + 2,)
         assert [row[1] for row in connection.execute("PRAGMA table_info(first_step)")] == ["id", "name"]
     finally:
         connection.close()
 
 
 def test_an_upgrade_that_fails_leaves_the_version_it_had_reached(path: Path) -> None:
-    scripts = ["CREATE TABLE first_step (id INTEGER)", "CREATE TABLE half (id INTEGER); INSERT INTO nowhere VALUES (1)"]
+    failing = "CREATE TABLE half (id INTEGER); INSERT INTO nowhere VALUES (1)"
+    scripts = [*MIGRATIONS, "CREATE TABLE first_step (id INTEGER)", failing]
     connection = sqlite3.connect(path, isolation_level=None)
     try:
-        with pytest.raises(LedgerError, match="cannot be upgraded to ledger version 3: no such table: nowhere"):
+        with pytest.raises(
+            LedgerError, match=f"cannot be upgraded to ledger version {VERSION + 2}: no such table: nowhere"
+        ):
             migrate(connection, path, scripts)
     finally:
         connection.close()
-    assert sql(path, "PRAGMA user_version") == [(2,)]
+    assert sql(path, "PRAGMA user_version") == [(VERSION + 1,)]
     assert sql(path, "SELECT count(*) FROM sqlite_master WHERE name = 'half'") == [(0,)]
 
 
 def test_a_viewer_does_not_upgrade_an_older_ledger_but_says_how(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eagletui.ledger.migrate.VERSION", VERSION + 1)
+    monkeypatch.setattr("eagletui.ledger.migrate.OLDEST_READ", VERSION + 1)
     with pytest.raises(LedgerError, match="Resume the run once to upgrade it"):
         connect_reader(path)
+    assert sql(path, "PRAGMA user_version") == [(VERSION,)]
+
+
+def test_a_ledger_of_the_first_version_is_read_as_it_is_and_upgraded_by_the_first_writer(path: Path) -> None:
+    described = "SELECT name, type, \"notnull\", pk FROM pragma_table_info('opinions')"
+    current = sql(path, described)
+    sql(path, "DROP TABLE opinions")
+    sql(path, "PRAGMA user_version = 1")
+    with LedgerReader(path) as reader:
+        assert reader.run().name == "test-run"
+        assert reader.opinions() == []
+    LedgerWriter(path).close()
+    assert sql(path, described) == current
     assert sql(path, "PRAGMA user_version") == [(VERSION,)]
 
 
