@@ -138,6 +138,13 @@ def end_finding(endpoint: str, affected: int, examined: int, example: str | None
     return Finding("end_token", sentence, affected, examined, example, WRONG_FORMAT, endpoint)
 
 
+def failing_finding(endpoint: str, affected: int, examined: int, example: str | None) -> Finding:
+    """Word that an endpoint fails."""
+    sentence = f"On {who(endpoint)}, {affected} of the last {examined} requests failed"
+    action = f"Read the log; `ctl RUN quarantine {endpoint}` asks the other endpoints alone."
+    return Finding("failures", sentence, affected, examined, example, action, endpoint)
+
+
 def histogram_findings(spellings: Mapping[str, Histogram], examples: Mapping[str, str]) -> list[Finding]:
     """Name endpoints whose calls are spelled as only a server that writes them again would.
 

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from eagletui.core.answer_traits import Traits, traits_of
 from eagletui.core.chat import Prompt
 from eagletui.core.drift import Verdict, distrust, relabel
 from eagletui.core.errors import EagleError
@@ -26,6 +27,8 @@ from eagletui.tokens.live_check import LiveCheck
 T = TypeVar("T")
 
 SEED_BITS: Final = 31
+HURRIED: Final = 20
+"""With so many replies waiting, the content of only every fourth is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,8 @@ class Judged:
     verdict: Verdict
     """What was known of the endpoint then."""
     trouble: str = ""
+    traits: Traits | None = None
+    """What the answer looks like; None where the content is not checked."""
     encoders_differ: bool = False
     """The fast encoder was found wrong on this answer and is used no more."""
 
@@ -70,6 +75,7 @@ class AnswerDesk:
         self._ids = ids
         self._doubted = doubted
         self._check = LiveCheck()
+        self._looks = 0
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="answers")
         self.waiting = 0
         """Replies received and not judged yet."""
@@ -138,6 +144,7 @@ class AnswerDesk:
     def _judge(self, raw: RawReply, ready: ReadySample, endpoint: str, verdict: Verdict) -> Judged:
         reply = read_reply(raw)
         sample = ready.sample
+        traits = self._look(reply, sample)
         differ = False
         try:
             rebuilt = self._rebuild(reply, sample.prompt, sample.dataset, endpoint, verdict)
@@ -146,10 +153,18 @@ class AnswerDesk:
                 self._ids = replace(self._ids, tokenizer=self._ids.tokenizer.without_stand_in())
                 rebuilt = self._rebuild(reply, sample.prompt, sample.dataset, endpoint, verdict)
         except EagleError as error:
-            return Judged(reply, None, None, verdict, clean_line(str(error), 300))
+            return Judged(reply, None, None, verdict, clean_line(str(error), 300), traits)
         final = labelled(rebuilt, reply, verdict, doubted=self._doubted)
         prompt_ids = self._ids.prompt_ids(sample.prompt, sample.dataset) if differ else ready.prompt_ids
-        return Judged(reply, rebuilt, as_stored(final, reply, prompt_ids), verdict, encoders_differ=differ)
+        stored = as_stored(final, reply, prompt_ids)
+        return Judged(reply, rebuilt, stored, verdict, traits=traits, encoders_differ=differ)
+
+    def _look(self, reply: Reply, sample: QueuedSample) -> Traits | None:
+        """Look at an answer's content, unless others wait for their ids."""
+        self._looks += 1
+        if not self._ids.config.check.content or (self.waiting > HURRIED and self._looks % 4):
+            return None
+        return traits_of(reply, sample.prompt, sample.dataset)
 
     def _rebuild(self, reply: Reply, prompt: Prompt, dataset: str, endpoint: str, verdict: Verdict) -> Rebuilt:
         offset = None if verdict.cause is None else verdict.cause.offset

@@ -15,7 +15,7 @@ from eagletui.core.prompt_counts import PromptCounts
 from eagletui.core.reply import Reply
 from eagletui.engine.answers import ReadySample
 from eagletui.engine.budget import PromptBounds
-from eagletui.engine.dispatch import Landing
+from eagletui.engine.dispatch import THROTTLED, Landing
 from eagletui.engine.gates import Gates
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.pace import Pace
@@ -77,9 +77,12 @@ class Lessons:
             self.avoid.pop(sample_id, None)
             self._failures_in_a_row = 0
             self._answered_at = time.monotonic()
+            self.watch.ended(tag, flight.ready.sample.key, failed=False)
             self._see(landing)
         elif failure.kind != "aborted":
             self.avoid[sample_id] = tag
+            if failure.kind not in THROTTLED and failure.pause is None:
+                self.watch.ended(tag, flight.ready.sample.key, failed=True)
             self._note_failure(failure)
 
     def filed(self, batch: Sequence[Finished], overruns: Sequence[Overrun]) -> None:
@@ -130,6 +133,8 @@ class Lessons:
         tag = flight.endpoint.tag
         if judged.reply.usage is not None:
             self.bounds.learn(tag, flight.ready.prompt_tokens, judged.reply.usage.prompt_tokens)
+        if judged.traits is not None:
+            self.watch.look(tag, flight.ready.sample.key, judged.traits)
         if judged.rebuilt is not None:
             ready = flight.ready
             self.watch.see(tag, ready.sample.key, judged.reply, judged.rebuilt, _prompt_counts(ready, judged.reply))

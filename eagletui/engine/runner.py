@@ -27,7 +27,7 @@ from eagletui.engine.watch import Watch
 from eagletui.ledger.orders import Answered, Failed, Finished, OpenAttempt, Overrun
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_counts import CountsReader
-from eagletui.ledger.rows import RunRow
+from eagletui.ledger.rows import FindingRow, RunRow
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.providers.base import Provider
 from eagletui.runs import RunFolder
@@ -86,7 +86,8 @@ class Runner:
                 self._pace.lanes[row.tag].quarantined = row.state == "quarantined"
         watch = Watch(config.check, doubted=bool(doubts))
         with CountsReader(folder.ledger_path) as counts:
-            watch.restore(counts.counted_groups())
+            standing = [_finding(row) for row in self._reader.findings() if row.closed_at is None]
+            watch.restore(counts.counted_groups(), standing)
         self._lessons = Lessons(
             ledger=ledger,
             gates=self._gates,
@@ -379,6 +380,10 @@ def _event_of(landing: Landing) -> LogLine | None:
     if landing.judged is not None and landing.judged.encoders_differ:
         return LogLine("encoder", key, f"{DIFFERENCE}. `eagletui rebuild` makes the ids of earlier answers again.")
     return None
+
+
+def _finding(row: FindingRow) -> Finding:
+    return Finding(row.kind, row.sentence, row.affected, row.examined, row.example_key, row.action, row.endpoint)
 
 
 def _say_goodbye(writer: LedgerWriter) -> None:

@@ -3,12 +3,15 @@
 Verdicts are a pure function of an endpoint's counts (`core/drift.py`), recomputed after each batch.
 """
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from eagletui.config import CheckSection
+from eagletui.core.answer_traits import Traits
+from eagletui.core.content_findings import CONTENT_KINDS
 from eagletui.core.drift import LEAST_SAMPLES, NO_STREAMS, EndpointCounts, Split, Streams, Verdict, judge
 from eagletui.core.fidelity import PROVED
 from eagletui.core.findings import (
@@ -17,20 +20,28 @@ from eagletui.core.findings import (
     cut_anew_finding,
     end_finding,
     endpoint_findings,
+    failing_finding,
     leaving_endpoints,
     proved_arguments_finding,
 )
 from eagletui.core.prompt_counts import PromptCounts, prompt_finding
 from eagletui.core.reply import Reply
+from eagletui.engine.content_watch import ContentWatch
 from eagletui.ledger.reader_counts import CountedGroup
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.tokens.answer import Rebuilt
 
-BREACHES: Final = ("constant", "counts", "end_token", "drift", "unproven")
+BREACHES: Final = ("constant", "counts", "end_token", "drift", "unproven", *CONTENT_KINDS)
 """Findings that break `[check]`."""
 
-CHECKED_KINDS: Final = (*BREACHES, "cut_anew", "prompt", "arguments", "endpoint")
+CHECKED_KINDS: Final = (*BREACHES, "cut_anew", "prompt", "arguments", "endpoint", "failures")
 """Findings that the watch opens and closes."""
+
+ENDS_REMEMBERED: Final = 100
+"""Last requests of an endpoint of which it is known whether they failed."""
+LEAST_ENDS: Final = 20
+FAILING: Final = 0.5
+"""Share of them from which an endpoint is failing."""
 
 PROMPTS_COUNTED: Final = 2000
 """Prompts of an endpoint that are compared with their bill: what a server adds shows in the first ones."""
@@ -83,6 +94,8 @@ class Tally:
     """Answers that end with another token than the format's, among those whose last token is known."""
     arguments: Faulty = field(default_factory=Faulty)
     """Answers whose arguments the server wrote again, among those with calls and proved ids."""
+    requests: deque[str | None] = field(default_factory=lambda: deque(maxlen=ENDS_REMEMBERED))
+    """The last requests: the sample of one that failed, None for one that was answered."""
     verdict: Verdict = field(default_factory=Verdict)
     findings: tuple[Finding, ...] = ()
     """As last reviewed."""
@@ -148,21 +161,32 @@ class Review:
 class Watch:
     """Keeps the tallies of a run."""
 
-    def __init__(self, check: CheckSection, *, doubted: bool = False) -> None:
+    def __init__(self, check: CheckSection, *, doubted: bool = False, clock: Callable[[], float] = time.time) -> None:
         """Start with nothing seen.
 
         Args:
             check: limits of the config.
             doubted: the format does not fit the tokenizer, so no verdict may make a count count again.
+            clock: Unix seconds.
         """
+        self._content = ContentWatch(clock)
         self._check = check
         self._doubted = doubted
         self._tallies: dict[str, Tally] = {}
         self._touched: set[str] = set()
         self._raised: set[tuple[str, str]] = set()
 
-    def restore(self, groups: Sequence[CountedGroup]) -> None:
-        """Take over what the ledger holds. Breaches that stand already are not raised again."""
+    def restore(self, groups: Sequence[CountedGroup], standing: Sequence[Finding] = ()) -> None:
+        """Take over what the ledger holds. Breaches that stand already are not raised again.
+
+        Args:
+            groups: its answers.
+            standing: open findings; those of the content stand on until sound answers have come.
+        """
+        self._content.restore(standing)
+        for finding in standing:
+            if finding.kind in CONTENT_KINDS:
+                self._tallies.setdefault(finding.endpoint, Tally())
         for group in groups:
             tally = self._tallies.setdefault(group.endpoint, Tally())
             finish = group.finish_reason or "unknown"
@@ -214,6 +238,17 @@ class Watch:
             tally.take_prompt(prompt, sample_key)
         self._touched.add(endpoint)
 
+    def look(self, endpoint: str, sample_key: str, traits: Traits) -> None:
+        """Take in what one answer looks like."""
+        self._tallies.setdefault(endpoint, Tally())
+        self._content.see(endpoint, sample_key, traits)
+        self._touched.add(endpoint)
+
+    def ended(self, endpoint: str, sample_key: str, *, failed: bool) -> None:
+        """Take in whether a request failed by a fault of the endpoint."""
+        self._tallies.setdefault(endpoint, Tally()).requests.append(sample_key if failed else None)
+        self._touched.add(endpoint)
+
     def review(self, stale: Collection[str] = ()) -> list[Review]:
         """Judge the endpoints that answered since the last review; those with nothing new are left out.
 
@@ -242,6 +277,7 @@ class Watch:
 
     def _findings(self, endpoint: str, tally: Tally) -> tuple[Finding, ...]:
         found = [*endpoint_findings(endpoint, tally.verdict, tally.example), *self._faults(endpoint, tally)]
+        found += self._content.findings(endpoint)
         if tally.samples < LEAST_SAMPLES:
             return tuple(found)
         drift_percent = 100.0 * tally.off / tally.billed if tally.billed else 0.0
@@ -270,6 +306,9 @@ class Watch:
         prompt = prompt_finding(endpoint, tally.prompts, tally.prompt_example)
         if prompt is not None:
             yield prompt
+        failed = [key for key in tally.requests if key is not None]
+        if len(tally.requests) >= LEAST_ENDS and len(failed) > FAILING * len(tally.requests):
+            yield failing_finding(endpoint, len(failed), len(tally.requests), failed[-1])
         if tally.ends.is_systematic:
             yield end_finding(endpoint, tally.ends.affected, tally.ends.examined, tally.ends.example)
         if tally.arguments.is_systematic:

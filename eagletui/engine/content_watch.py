@@ -1,0 +1,142 @@
+"""Keep the last answers of every endpoint in mind, and notice when what it writes is not what it wrote.
+
+Bounded in memory whatever a run's length: a window of answers, and moments of what is usual, per endpoint. A restart
+begins anew; findings that stood then stand on until as many sound answers have come.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from eagletui.core.answer_traits import SAME, Traits
+from eagletui.core.content_findings import CONTENT_KINDS, content_finding, shows
+from eagletui.core.findings import Finding
+from eagletui.core.shifts import RECENT, WINDOW, Moments, Shift, Strata, learn, pooled, shifts
+
+LOOK_EVERY: Final = 10
+"""An endpoint is judged after so many answers."""
+OTHERS: Final = 8
+"""Other endpoints that one is compared with: those that have answered most."""
+CANNED: Final = 3
+"""A text that answered so many other prompts of the window is said to anything."""
+
+
+class Seen(NamedTuple):
+    """One answer."""
+
+    sample_key: str
+    traits: Traits
+    at: float
+    """Unix seconds."""
+
+
+@dataclass(slots=True)
+class _Standing:
+    finding: Finding
+    quiet: int = 0
+    """Answers since the last look that showed it."""
+
+
+@dataclass(slots=True)
+class _Endpoint:
+    window: deque[Seen] = field(default_factory=deque)
+    recent: Strata = field(default_factory=dict)
+    """Moments of the window."""
+    past: Strata = field(default_factory=dict)
+    standing: dict[str, _Standing] = field(default_factory=dict)
+    unjudged: int = 0
+
+    def recognise(self, traits: Traits) -> Traits:
+        """Mark an answer whose text answered several other prompts just before."""
+        if traits.digest is None:
+            return traits
+        asked = {item.traits.asked for item in self.window if item.traits.digest == traits.digest}
+        if len(asked - {traits.asked}) < CANNED:
+            return traits
+        return traits._replace(values=(*traits.values[:SAME], 1.0, *traits.values[SAME + 1 :]))
+
+
+class ContentWatch:
+    """Keeps the windows of a run."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """Start with nothing seen.
+
+        Args:
+            clock: Unix seconds.
+        """
+        self._clock = clock
+        self._endpoints: dict[str, _Endpoint] = {}
+
+    def restore(self, findings: Iterable[Finding]) -> None:
+        """Let findings of an earlier engine stand."""
+        for finding in findings:
+            if finding.kind in CONTENT_KINDS:
+                seen = self._endpoints.setdefault(finding.endpoint, _Endpoint())
+                seen.standing[finding.kind] = _Standing(finding)
+
+    def see(self, endpoint: str, sample_key: str, traits: Traits) -> None:
+        """Add one answer."""
+        seen = self._endpoints.setdefault(endpoint, _Endpoint())
+        traits = seen.recognise(traits)
+        seen.window.append(Seen(sample_key, traits, self._clock()))
+        seen.recent.setdefault(traits.stratum, Moments()).add(traits.values)
+        seen.unjudged += 1
+        if len(seen.window) > WINDOW:
+            gone = seen.window.popleft()
+            moments = seen.recent[gone.traits.stratum]
+            moments.take_back(gone.traits.values)
+            if not moments.answers:
+                del seen.recent[gone.traits.stratum]
+            if not seen.standing:
+                # What is wrong now must not become what is usual.
+                learn(seen.past, gone.traits)
+
+    def findings(self, endpoint: str) -> tuple[Finding, ...]:
+        """Judge an endpoint if enough came since the last time, and return what stands."""
+        seen = self._endpoints.get(endpoint)
+        if seen is None:
+            return ()
+        if seen.unjudged >= LOOK_EVERY:
+            self._judge(endpoint, seen)
+            seen.unjudged = 0
+        return tuple(standing.finding for standing in seen.standing.values())
+
+    def _judge(self, endpoint: str, seen: _Endpoint) -> None:
+        window = [item.traits for item in seen.window]
+        if len(window) < RECENT:
+            return
+        others = sorted(
+            (other for tag, other in self._endpoints.items() if tag != endpoint and not other.standing),
+            key=lambda other: sum(moments.answers for moments in other.past.values()),
+        )[-OTHERS:]
+        prompts = len({traits.asked for traits in window})
+        found = shifts(
+            window,
+            seen.recent,
+            seen.past,
+            pooled((other.past for other in others), seen.recent),
+            [(other.recent, other.past) for other in others],
+            len(window) / max(1, prompts),
+        )
+        by_kind: dict[str, list[Shift]] = {}
+        for shift in found:
+            by_kind.setdefault(shift.trait.kind, []).append(shift)
+        for kind in list(seen.standing):
+            standing = seen.standing[kind]
+            standing.quiet = 0 if kind in by_kind else standing.quiet + seen.unjudged
+            if standing.quiet >= WINDOW:
+                del seen.standing[kind]
+        keyed = [(item.sample_key, item.traits) for item in seen.window]
+        for kind, several in by_kind.items():
+            if kind not in seen.standing:
+                since = _clock_time(seen.window, several)
+                seen.standing[kind] = _Standing(content_finding(endpoint, several, keyed, since))
+
+
+def _clock_time(window: Sequence[Seen] | deque[Seen], found: Sequence[Shift]) -> str:
+    """Return the local time of the first answer that shows a shift, as `ctl --since` reads it."""
+    first = next((item.at for item in window if any(shows(shift, item.traits) for shift in found)), None)
+    return "" if first is None else f"{datetime.fromtimestamp(first).astimezone():%Y-%m-%dT%H:%M:%S}"
