@@ -183,9 +183,12 @@ def staged(name: str) -> Iterator[RunFolder]:
     except LockedError as error:
         raise RunError(f"Run {name} is being made by another process. {error}") from error
     try:
-        for leftover in (stage.ledger_path, stage.config_path, stage.vocabulary_path):
-            leftover.unlink(missing_ok=True)
-        yield stage
+        for leftover in stage.path.iterdir():
+            if leftover.is_dir() and leftover != lock.path.parent:
+                shutil.rmtree(leftover)
+            elif not leftover.is_dir():
+                leftover.unlink()
+        yield create_folder(stage.name)
     finally:
         shutil.rmtree(stage.path, ignore_errors=True)
         lock.release()

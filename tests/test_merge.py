@@ -26,7 +26,7 @@ from eagletui.ledger.orders import AdmitRequest, NewPrompt
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.merge import merge_runs
 from eagletui.rebuild import rebuild_run
-from eagletui.runs import RunFolder
+from eagletui.runs import RunFolder, mark_merged
 from tests.engine.run_folder import EngineRun
 from tests.ledger.truth import counters, recount
 from tests.provider_fixture import serve_in_thread
@@ -214,6 +214,15 @@ def test_a_merged_part_goes_on_once_the_joined_run_is_given_up(runs: Path) -> No
         run.end()
     shutil.rmtree(made.folder.path)
     assert merge_runs([first, second], "joined").samples == PROMPTS
+
+
+def test_what_a_killed_merge_left_is_cleared_away(runs: Path) -> None:
+    first, second = _parts(runs)
+    leftover = runs / ".joined.new"
+    shutil.copytree(first.path, leftover)
+    mark_merged(second, RunFolder(runs / "joined"))
+    made = merge_runs([first, second], "joined")
+    assert (made.samples, leftover.exists()) == (PROMPTS, False)
 
 
 @pytest.mark.parametrize(
