@@ -67,6 +67,7 @@ def _one_or_many(value: object) -> object:
 
 FilePath = Annotated[Path, BeforeValidator(_resolve)]
 Money = Annotated[Decimal, BeforeValidator(_decimal), Field(ge=0)]
+Reasoning = Annotated[str, Field(pattern=r"^(default|off|minimal|low|medium|high|xhigh|max|[1-9][0-9]{0,6})$")]
 ProviderKind = Literal["openrouter", "vllm", "sglang", "llama.cpp", "embedded"]
 NotifyKind = Literal["paused", "finding", "done", "dead"]
 
@@ -166,7 +167,7 @@ class SamplingOverride(_Section):
     top_p: float | None = Field(default=None, gt=0, le=1)
     top_k: int | None = Field(default=None, ge=1)
     max_tokens: int | None = Field(default=None, ge=1)
-    reasoning: str | None = None
+    reasoning: Reasoning | None = None
     seed: bool | None = None
 
 
@@ -179,8 +180,8 @@ class SamplingSection(_Section):
     """None: not sent."""
     max_tokens: int = Field(default=4096, ge=1)
     """Also the money bound of an answer."""
-    reasoning: str = "default"
-    """`default` sends nothing; `off`, `low`, `medium`, `high` are sent."""
+    reasoning: Reasoning = "default"
+    """`default` sends nothing; `off`, an effort (`minimal` to `max`) or a number of tokens as text are sent."""
     seed: bool = False
     """Send a seed per attempt, made from `[run] seed`."""
     overrides: dict[str, SamplingOverride] = {}
@@ -202,6 +203,8 @@ class SpendSection(_Section):
     """Stop admitting once this much is settled."""
     cap_usd: Money
     """Never committed beyond, worst case included."""
+    unlimited_key: bool = False
+    """Allow a key that has no limit of its own to stand behind the cap."""
 
     @model_validator(mode="after")
     def _check(self) -> "SpendSection":

@@ -81,11 +81,7 @@ class RunIds:
         """Whether the requests of a data set switch thinking on or off; None where they say nothing."""
         asked = self.config.sampling_for(dataset).reasoning
         said: dict[str, object] = {"chat_template_kwargs": self.config.model.template_kwargs}
-        if asked == "off":
-            said["reasoning"] = {"enabled": False}
-        elif asked != "default":
-            said["reasoning"] = {"effort": asked}
-        return asked_thinking(self.fmt, said)
+        return asked_thinking(self.fmt, {**said, **reasoning_field(asked)})
 
 
 def template_kwargs(config: RunConfig, fmt: OutputFormat, reasoning: str) -> dict[str, object]:
@@ -97,7 +93,7 @@ def template_kwargs(config: RunConfig, fmt: OutputFormat, reasoning: str) -> dic
         reasoning: `default`, `off` or an effort, as a data set asks.
     """
     kwargs = {} if reasoning == "default" else thinking_kwargs(fmt, reasoning != "off")
-    if reasoning not in ("default", "off"):
+    if reasoning not in ("default", "off") and not reasoning.isdecimal():
         kwargs["reasoning_effort"] = reasoning
     return {**kwargs, **config.model.template_kwargs}
 

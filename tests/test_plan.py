@@ -15,6 +15,7 @@ from eagletui.plan import make_plan
 from eagletui.providers.base import Endpoint
 from eagletui.tokens.load import load_tokenizer
 from tests.cli.conftest import Command, MakeConfig, eagletui, make_config, runs
+from tests.provider_fixture import StartProvider
 
 __all__ = ["eagletui", "make_config", "runs"]
 
@@ -175,6 +176,29 @@ def test_what_is_wrong_on_this_machine_is_told_before_the_missing_key(
         assert ended.code == 2
         assert "nowhere: found nothing, expected a folder" in ended.err
         assert "NO_SUCH_KEY" not in ended.err
+
+
+def test_an_unlimited_key_is_refused_by_plan_and_run_unless_allowed_and_fees_are_named(
+    eagletui: Command, make_config: MakeConfig, runs: Path, start_provider: StartProvider
+) -> None:
+    config = make_config()
+    text = config.read_text().replace(
+        'kind = "embedded"\nbackend = "replay"',
+        f'kind = "openrouter"\nbase_url = "{start_provider().api_url}"\napi_key_command = "echo a-key"',
+    )
+    config.write_text(text.replace("[model]", f'[model]\ntokenizer = "{tokenizer_dir()}"'))
+    planned = eagletui("plan", str(config), "--json")
+    assert planned.code == 2
+    assert [words[:41] for words in planned.json["refusals"]] == ["The key has no limit of its own: nothing "]
+    assert any("buying credits costs 5.5 %" in note for note in planned.json["notes"])
+    refused = eagletui("run", str(config), "--headless")
+    assert refused.code == 2
+    assert "--unlimited-key" in refused.err
+    assert not runs.exists()
+    config.write_text(config.read_text().replace("[spend]", "[spend]\nunlimited_key = true"))
+    allowed = eagletui("plan", str(config), "--json")
+    assert allowed.code == 0
+    assert any("You allowed that" in note for note in allowed.json["notes"])
 
 
 def test_prompts_given_for_a_config_are_told_apart(eagletui: Command, make_config: MakeConfig, runs: Path) -> None:

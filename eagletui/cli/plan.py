@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from eagletui.cli.create import check_config, read_config
+from eagletui.cli.key_check import look_at_key
 from eagletui.cli.output import bytes_text, counted, limit_text, print_json, print_pairs, print_table
 from eagletui.cli.run import with_options
 from eagletui.config import RunConfig
 from eagletui.core.errors import ConfigError, EagleError
+from eagletui.core.key_preflight import Preflight, RunNeeds, fee_note
 from eagletui.core.money import PICO, Price, format_usd, pico_to_usd_string
 from eagletui.runs import RunFolder, runs_root
 
@@ -126,7 +128,30 @@ def _make(config: RunConfig) -> "Plan":
         missing_key.append(str(error))
     made = make_plan(config, [] if missing_key else _endpoints(config), runs_root())
     made.refusals += missing_key
+    if config.provider.kind == "openrouter" and not missing_key:
+        found = asyncio.run(_look_at_key(config, made))
+        made.refusals += found.refusals
+        made.notes += found.notes
+    if config.provider.kind == "openrouter":
+        made.notes.append(fee_note())
     return made
+
+
+async def _look_at_key(config: RunConfig, made: "Plan") -> Preflight:
+    from eagletui.engine.connect import connect
+
+    needs = RunNeeds(
+        config.run.name,
+        made.cap_pico,
+        worst_case_pico=made.worst_case_pico,
+        largest_hold_pico=made.largest_hold_pico,
+        unlimited_key=config.spend.unlimited_key,
+    )
+    provider = connect(config, RunFolder(runs_root() / config.run.name))
+    try:
+        return await look_at_key(provider, needs)
+    finally:
+        await provider.aclose()
 
 
 def _endpoints(config: RunConfig) -> "list[Endpoint]":

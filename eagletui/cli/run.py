@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 
 from eagletui.cli.attach import Ascii, NoMouse, show
-from eagletui.cli.create import create_run, existing, read_config, take_up
+from eagletui.cli.create import check_config, create_run, existing, read_config, take_up
 from eagletui.cli.ctl import arguments, order
 from eagletui.cli.follow import DONE, end_helpers, follow, has_work, outcome
+from eagletui.cli.key_check import require_key
 from eagletui.cli.lifetime import lifetime_checks
 from eagletui.cli.output import counted, on_terminal, say, short_path
 from eagletui.config import RUN_NAME, RunConfig
@@ -44,6 +45,9 @@ def run(
         str | None,
         typer.Option("--part", metavar="I/N", help="Ask the prompts of part I of N, with its share of both limits."),
     ] = None,
+    unlimited_key: Annotated[
+        bool, typer.Option("--unlimited-key", help="Allow a key without a limit of its own behind the cap.")
+    ] = False,
     ascii_: Ascii = False,
     no_mouse: NoMouse = False,
 ) -> int:
@@ -57,10 +61,12 @@ def run(
     """
     if headless and detach:
         raise InputError("--headless follows the run and --detach leaves it: choose one.")
-    chosen = with_options(read_config(config), name=name, limit=limit, part=part)
+    chosen = with_options(read_config(config), name=name, limit=limit, part=part, unlimited_key=unlimited_key)
     if chosen.run.part is not None:
         chosen, cap, stop_at = with_limits(chosen, cap=cap, stop_at=stop_at), None, None
-    folder = prepare(chosen, existing(chosen.run.name, config), cap=cap, stop_at=stop_at)
+    folder = existing(chosen.run.name, config)
+    _check_key(chosen, folder, cap)
+    folder = prepare(chosen, folder, cap=cap, stop_at=stop_at)
     screens = not headless and not detach and on_terminal()
     with LedgerReader(folder.ledger_path) as reader:
         snapshot = reader.snapshot()
@@ -82,8 +88,26 @@ def run(
     return code
 
 
+def _check_key(config: RunConfig, folder: RunFolder | None, cap: str | None) -> None:
+    if config.provider.kind != "openrouter":
+        return
+    spent_pico = 0
+    if folder is None:
+        check_config(config)  # what is wrong on this machine is told before anything is asked elsewhere
+    else:
+        with LedgerReader(folder.ledger_path) as reader:
+            spent_pico = reader.books().spent_pico
+    for sentence in require_key(with_limits(config, cap=cap, stop_at=None), spent_pico):
+        say(f"note: {sentence}")
+
+
 def with_options(
-    config: RunConfig, *, name: str | None = None, limit: int | None = None, part: str | None = None
+    config: RunConfig,
+    *,
+    name: str | None = None,
+    limit: int | None = None,
+    part: str | None = None,
+    unlimited_key: bool = False,
 ) -> RunConfig:
     """Return the config with what the command line says instead."""
     if part is not None:
@@ -94,6 +118,8 @@ def with_options(
                 f"--name: found {clean_line(name, 60)}, expected letters, digits, dots, dashes, underscores."
             )
         config = config.model_copy(update={"run": config.run.model_copy(update={"name": name})})
+    if unlimited_key:
+        config = config.model_copy(update={"spend": config.spend.model_copy(update={"unlimited_key": True})})
     if limit is not None:
         config = config.model_copy(update={"prompts": config.prompts.model_copy(update={"limit": limit})})
     return config

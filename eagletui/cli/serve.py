@@ -15,6 +15,9 @@ def serve(
     ] = "model",
     books: Annotated[Path | None, typer.Option(help="File of the provider's books; left out: in memory.")] = None,
     key_limit: Annotated[str | None, typer.Option(metavar="USD", help="What the key may spend.")] = None,
+    credits_: Annotated[
+        str | None, typer.Option("--credits", metavar="USD", help="What the account has bought; left out: enough.")
+    ] = None,
     latency_s: Annotated[float, typer.Option(min=0, help="Replay: seconds before the first token.")] = 0.05,
     tokens_per_s: Annotated[float | None, typer.Option(min=0.001, help="Replay: pace; left out: all at once.")] = None,
     slots: Annotated[int, typer.Option(min=1, help="Model: answers computed at a time.")] = 8,
@@ -37,16 +40,19 @@ def serve(
     from eagletui.core.money import usd_to_pico
     from eagletui.embedded.server import RunningServer, ServeOptions, banner, serve_until_signalled
 
-    try:
-        key_limit_pico = None if key_limit is None else usd_to_pico(key_limit)
-    except ValueError as error:
-        raise InputError(f"--key-limit: {error}") from error
+    amounts: dict[str, int | None] = {}
+    for option, given in (("--key-limit", key_limit), ("--credits", credits_)):
+        try:
+            amounts[option] = None if given is None else usd_to_pico(given)
+        except ValueError as error:
+            raise InputError(f"{option}: {error}") from error
     options = ServeOptions(
         backend=backend,
         port=port,
         books=books,
         faults=script,
-        key_limit_pico=key_limit_pico,
+        key_limit_pico=amounts["--key-limit"],
+        bought_pico=amounts["--credits"],
         latency_s=latency_s,
         tokens_per_s=tokens_per_s,
         slots=slots,

@@ -37,6 +37,8 @@ class Front:
     accounts: Accounts = field(default_factory=Accounts)
     key_limit_pico: int | None = None
     """What the key may spend; None: no limit."""
+    bought_pico: int | None = None
+    """Credits of the account; None: enough, and `/credits` is for other keys."""
     comment_every_s: float = 1.0
     clock: Callable[[], float] = time.time
     dice: random.Random = field(default_factory=lambda: random.Random(7))
@@ -55,6 +57,7 @@ class Front:
         app.router.add_get("/api/v1/models/{author}/{slug}/endpoints", self._endpoints)
         app.router.add_get("/api/v1/generation", self._generation)
         app.router.add_get("/api/v1/key", self._key)
+        app.router.add_get("/api/v1/credits", self._credits)
         app.router.add_get("/embedded/books", self._books)
         self.idle.set()
         return app
@@ -115,6 +118,7 @@ class Front:
                 error_type="context_length_exceeded",
             )
         endpoint = choose(candidates, ask.provider, self.dice)
+        self._require_credits(endpoint.cost_pico(prompt_tokens, ask.token_limit), ask.token_limit)
         shaper = Shaper(
             generation_id=generation_id,
             created=int(self.clock()),
@@ -124,6 +128,16 @@ class Front:
         )
         return Exchange(
             http, ask, endpoint, prompt_tokens, self.backend, self.books, self.accounts, shaper, self.comment_every_s
+        )
+
+    def _require_credits(self, bound_pico: int, token_limit: int) -> None:
+        """Refuse what the account could not pay in the worst case, as the router does."""
+        if self.bought_pico is None or bound_pico <= self.bought_pico - self.books.spent_pico:
+            return
+        raise AskError(
+            f"This request requires more credits, or fewer max_tokens. You requested up to {token_limit} tokens.",
+            status=402,
+            error_type="payment_required",
         )
 
     async def _models(self, http: web.Request) -> web.Response:
@@ -150,6 +164,15 @@ class Front:
         except AskError as error:
             return _refused(error, None)
         return _json(wire.key(self.accounts.shown(self.books.spent_pico), self.key_limit_pico))
+
+    async def _credits(self, http: web.Request) -> web.Response:
+        try:
+            _require_key(http)
+            if self.bought_pico is None:
+                raise AskError("Only management keys can perform this operation", status=403, error_type="forbidden")
+        except AskError as error:
+            return _refused(error, None)
+        return _json(wire.credits_left(self.bought_pico, self.books.spent_pico))
 
     async def _books(self, http: web.Request) -> web.Response:
         return _json(wire.books(self.books.spent_pico, list(self.books.rows.values())))

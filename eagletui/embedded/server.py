@@ -42,6 +42,8 @@ class ServeOptions:
     faults: Path | None = None
     """A TOML fault script."""
     key_limit_pico: int | None = None
+    bought_pico: int | None = None
+    """Credits of the account; None: enough."""
     latency_s: float = 0.05
     """Replay: wait before the first token."""
     tokens_per_s: float | None = None
@@ -91,6 +93,7 @@ async def start_server(options: ServeOptions) -> RunningServer:
         counter=load_prompt_counter(tokenizer_dir()),
         faults=faults,
         key_limit_pico=options.key_limit_pico,
+        bought_pico=options.bought_pico,
     )
     runner = web.AppRunner(front.application(), access_log=None, shutdown_timeout=1.0)
     await runner.setup()

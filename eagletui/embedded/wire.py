@@ -277,6 +277,11 @@ def key(spent_pico: int, limit_pico: int | None) -> dict[str, Any]:
     }
 
 
+def credits_left(bought_pico: int, spent_pico: int) -> dict[str, Any]:
+    """Build `GET /credits`."""
+    return {"data": {"total_credits": money(bought_pico), "total_usage": money(spent_pico)}}
+
+
 def books(spent_pico: int, rows: list[BookRow]) -> dict[str, Any]:
     """Build `GET /embedded/books`."""
     return {"spent_pico": spent_pico, "rows": rows}

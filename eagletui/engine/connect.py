@@ -39,6 +39,7 @@ def connect(config: RunConfig, folder: RunFolder) -> Provider:
         return OpenAiCompatible(
             section.kind,
             section.base_url,
+            model_id=config.model.id,
             key=key,
             timeouts=timeouts,
             typed_price=_typed_price(config),
@@ -50,6 +51,7 @@ def connect(config: RunConfig, folder: RunFolder) -> Provider:
         ignore=tuple(section.ignore),
         quantizations=tuple(section.quantizations),
         max_tokens=longest,
+        parameters=_parameters(config),
         distillable_text=section.distillable_text,
         typed_price=_typed_price(config),
         template_kwargs=router_kwargs(config, fmt),
@@ -66,6 +68,16 @@ def connect(config: RunConfig, folder: RunFolder) -> Provider:
         timeouts=timeouts,
         fields_for=partial(router_fields, config, fmt),
     )
+
+
+def _parameters(config: RunConfig) -> frozenset[str]:
+    """Name the optional parameters that some request of the run sets; an endpoint without one of them refuses it."""
+    sections = [config.sampling_for(name) for name in ("", *config.sampling.overrides)]
+    named = {"temperature", "top_p"}
+    named |= {"top_k" for section in sections if section.top_k is not None}
+    named |= {"seed" for section in sections if section.seed}
+    named |= {"reasoning" for section in sections if section.reasoning != "default"}
+    return frozenset(named)
 
 
 def _typed_price(config: RunConfig) -> Price | None:

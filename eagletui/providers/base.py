@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal, Protocol
 
 from eagletui.core.chat import Prompt
@@ -113,18 +114,20 @@ class Sampling:
     seed: int | None = None
     """None: not sent."""
     reasoning: str = "default"
-    """`default` sends nothing; `off` or an effort (`low`, `medium`, `high`) is sent."""
+    """`default` sends nothing; `off`, an effort (`low`, `medium`, `high`, ...) or a number of tokens is sent."""
 
 
 def reasoning_field(reasoning: str) -> Mapping[str, object]:
     """Return how the router is asked to think.
 
     Args:
-        reasoning: `default`, `off` or an effort.
+        reasoning: `default`, `off`, an effort, or a number of tokens.
     """
     if reasoning == "off":
         return {"reasoning": {"enabled": False}}
-    return {} if reasoning == "default" else {"reasoning": {"effort": reasoning}}
+    if reasoning == "default":
+        return {}
+    return {"reasoning": {"max_tokens": int(reasoning)} if reasoning.isdecimal() else {"effort": reasoning}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +159,20 @@ class Endpoint:
     """None: no limit stated."""
     supports_logprobs: bool
     supports_stream: bool
+    parameters: frozenset[str] = frozenset()
+    """Names of the request parameters it obeys; empty: not stated."""
     supports_ids: bool = False
     """Returns output token ids."""
     supports_template_kwargs: bool = False
     """Hands `chat_template_kwargs` on to the chat template."""
+    context_tokens: int | None = None
+    """Prompt and answer together; None: not stated."""
+    max_prompt_tokens: int | None = None
+    """None: no limit of its own stated."""
+    status: int | None = None
+    """The router's own: 0 is well, below 0 it is degraded; None: not stated."""
+    uptime_percent: float | None = None
+    """Of the last half hour."""
     price_source: Literal["endpoints", "config", "local"] = "endpoints"
     raw_json: str = "{}"
     """The provider's own record, for the ledger."""
@@ -205,6 +218,10 @@ class KeyStatus:
     limit_pico_usd: int | None
     """None: the key has no limit."""
     remaining_pico_usd: int | None
+    limit_reset: str | None = None
+    """`daily`, `weekly`, `monthly`; None: never."""
+    expires_at: datetime | None = None
+    is_free_tier: bool = False
 
 
 class Provider(Protocol):
@@ -241,6 +258,14 @@ class Provider(Protocol):
 
     async def key(self) -> KeyStatus | None:
         """Ask what the key has spent. None: this provider keeps no accounts.
+
+        Raises:
+            ProviderFailure: the question failed.
+        """
+        ...
+
+    async def balance(self) -> int | None:
+        """Ask what credits the account has left, in picodollars. None: this key may not know.
 
         Raises:
             ProviderFailure: the question failed.

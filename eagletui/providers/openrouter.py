@@ -7,6 +7,7 @@ server's side too. Facts: https://openrouter.ai/docs (routing, parameters, error
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final
 from urllib.parse import quote
@@ -34,6 +35,8 @@ from eagletui.providers.reply_reader import count_of, pico_of
 from eagletui.providers.transport import HttpReply, HttpTransport
 
 BASE_URL: Final = "https://openrouter.ai/api/v1"
+HEADERS: Final = {"X-OpenRouter-Title": "EagleTUI", "X-OpenRouter-Metadata": "enabled"}
+"""The second makes replies say which endpoints were tried and what the router did to the prompt."""
 PER_MILLION: Final = 1_000_000
 MAX_PRICE_USD: Final = 1
 """Per token or request; the dearest model asked 0.0006 a token."""
@@ -51,6 +54,8 @@ class Routing:
     """Accepted quantizations; empty: all."""
     max_tokens: int = 0
     """The longest answer of the run; an endpoint with a lower limit is left out."""
+    parameters: frozenset[str] = frozenset()
+    """Optional parameters that requests set; an endpoint that lists its parameters and lacks one is left out."""
     distillable_text: bool = True
     """Only models whose author allows training on the output."""
     typed_price: Price | None = None
@@ -76,6 +81,10 @@ class _EndpointRecord(msgspec.Struct):
     pricing: _Pricing
     quantization: str | None = None
     max_completion_tokens: int | None = None
+    context_length: int | None = None
+    max_prompt_tokens: int | None = None
+    status: Any = None
+    uptime_last_30m: Any = None
     supported_parameters: list[str] = []
     supports_streaming: bool = True
     """The embedded provider's own field; absent elsewhere."""
@@ -96,6 +105,7 @@ class _Generation(msgspec.Struct):
     provider_name: str | None = None
     is_byok: bool = False
     upstream_inference_cost: Decimal | None = None
+    """Paid to the provider itself, with one's own key there; otherwise a part of the cost, or null."""
 
 
 class _GenerationBody(msgspec.Struct):
@@ -104,12 +114,26 @@ class _GenerationBody(msgspec.Struct):
 
 class _Key(msgspec.Struct):
     usage: Decimal
+    byok_usage: Decimal = Decimal(0)
+    """Paid to providers themselves, with one's own keys there."""
     limit: Decimal | None = None
     limit_remaining: Decimal | None = None
+    limit_reset: Any = None
+    expires_at: Any = None
+    is_free_tier: Any = False
 
 
 class _KeyBody(msgspec.Struct):
     data: _Key
+
+
+class _Credits(msgspec.Struct):
+    total_credits: Decimal
+    total_usage: Decimal
+
+
+class _CreditsBody(msgspec.Struct):
+    data: _Credits
 
 
 class OpenRouter:
@@ -138,9 +162,7 @@ class OpenRouter:
         self._model_id = model_id
         self._fields_for = fields_for
         self._routing = routing
-        self._transport = HttpTransport(
-            base_url, key=key, timeouts=timeouts, headers={"X-OpenRouter-Title": "EagleTUI"}
-        )
+        self._transport = HttpTransport(base_url, key=key, timeouts=timeouts, headers=dict(HEADERS))
 
     async def aclose(self) -> None:
         """Close every connection."""
@@ -198,6 +220,8 @@ class OpenRouter:
         cost_pico = pico_of(data.total_cost)
         if cost_pico is None:
             return None
+        if data.is_byok:
+            cost_pico += pico_of(data.upstream_inference_cost) or 0
         return GenerationRecord(
             generation_id=generation_id,
             cost_pico_usd=cost_pico,
@@ -211,12 +235,26 @@ class OpenRouter:
         data = self._decode(await self._transport.get("/key"), _KeyBody, "key").data
         try:
             return KeyStatus(
-                usage_pico_usd=usd_to_pico(data.usage),
+                usage_pico_usd=usd_to_pico(data.usage + data.byok_usage),
                 limit_pico_usd=None if data.limit is None else usd_to_pico(data.limit),
                 remaining_pico_usd=None if data.limit_remaining is None else usd_to_pico(data.limit_remaining),
+                limit_reset=clean_line(data.limit_reset, 20) if isinstance(data.limit_reset, str) else None,
+                expires_at=_moment(data.expires_at),
+                is_free_tier=data.is_free_tier is True,
             )
-        except ValueError as error:
+        except (ValueError, ArithmeticError) as error:
             raise _unreadable("key", error) from error
+
+    async def balance(self) -> int | None:
+        """Ask for the account's credits, which only management keys may know."""
+        reply = await self._transport.get("/credits")
+        if reply.status in (401, 403, 404):
+            return None
+        data = self._decode(reply, _CreditsBody, "credits").data
+        try:
+            return usd_to_pico(data.total_credits - data.total_usage)
+        except (ValueError, ArithmeticError) as error:
+            raise _unreadable("credits", error) from error
 
     def _decode(self, reply: HttpReply, shape: type[Any], what: str) -> Any:
         if reply.status != 200:
@@ -230,6 +268,15 @@ class OpenRouter:
 def _unreadable(what: str, error: Exception) -> ProviderFailure:
     sentence = f"The provider's answer about {what} cannot be read: {clean_line(str(error), 200)}"
     return ProviderFailure("not_json", sentence)
+
+
+def _moment(value: object) -> datetime | None:
+    """Read a time of the API; without a zone it is UTC."""
+    try:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+    return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment
 
 
 def _endpoint(raw: msgspec.Raw, typed: Price | None) -> Endpoint:
@@ -255,6 +302,11 @@ def _endpoint(raw: msgspec.Raw, typed: Price | None) -> Endpoint:
         supports_logprobs="logprobs" in record.supported_parameters,
         supports_stream=record.supports_streaming,
         supports_template_kwargs="chat_template_kwargs" in record.supported_parameters,
+        parameters=frozenset(record.supported_parameters),
+        context_tokens=count_of(record.context_length),
+        max_prompt_tokens=count_of(record.max_prompt_tokens),
+        status=record.status if type(record.status) is int else None,
+        uptime_percent=float(record.uptime_last_30m) if type(record.uptime_last_30m) in (int, float) else None,
         price_source=source,
         raw_json=bytes(raw).decode("utf-8", "replace"),
     )
@@ -286,6 +338,8 @@ def _fits(endpoint: Endpoint, routing: Routing) -> bool:
         return False
     if _named(endpoint.tag, routing.ignore):
         return False
+    if not endpoint.parameters.issuperset(routing.parameters) and endpoint.parameters:
+        return False
     if routing.quantizations and (endpoint.quantization or "unknown") not in routing.quantizations:
         return False
     if routing.template_kwargs and not endpoint.supports_template_kwargs:
@@ -310,13 +364,18 @@ def _why_none(model_id: str, listed: list[Endpoint], routing: Routing) -> str:
             "use a server that takes it (kind vllm, sglang or llama.cpp). Thinking switches and reasoning_effort need "
             "no such endpoint."
         )
-    described = ", ".join(
-        f"{e.tag} ({e.quantization or 'unknown'}, at most {e.max_completion_tokens or 'any'} tokens)" for e in listed
-    )
+    described = ", ".join(_described(endpoint, routing) for endpoint in listed)
     return (
         f"None of the endpoints of {model_id} fits only, ignore and quantizations of [provider] with "
         f"max_tokens = {routing.max_tokens}. On offer: {clean_line(described, 600)}."
     )
+
+
+def _described(endpoint: Endpoint, routing: Routing) -> str:
+    lacks = sorted(routing.parameters - endpoint.parameters) if endpoint.parameters else []
+    without = f", without {' and '.join(lacks)}" if lacks else ""
+    longest = endpoint.max_completion_tokens or "any"
+    return f"{endpoint.tag} ({endpoint.quantization or 'unknown'}, at most {longest} tokens{without})"
 
 
 def _per_million(price: Price) -> dict[str, Decimal]:

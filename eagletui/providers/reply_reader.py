@@ -131,6 +131,16 @@ def pico_of(value: object) -> int | None:
     return pico if 0 <= pico <= MAX_COST_PICO else None
 
 
+def _cost_of(usage: JsonObject) -> int | None:
+    """What was spent: the router's charge, and with one's own key at the provider that provider's bill beside it."""
+    cost_pico = pico_of(usage.get("cost"))
+    if cost_pico is None or usage.get("is_byok") is not True:
+        return cost_pico
+    details = usage.get("cost_details")
+    upstream = details.get("upstream_inference_cost") if isinstance(details, Mapping) else None
+    return cost_pico + (pico_of(upstream) or 0)
+
+
 def entry_of(entry: JsonObject) -> LogprobEntry:
     """One entry of `logprobs.content`, with the id where the server gives it."""
     token = text_of(entry.get("token")) or ""
@@ -398,7 +408,7 @@ class ReplyReader:
             completion_tokens=completion,
             reasoning_tokens=reasoning,
             cached_tokens=count_of(cached.get("cached_tokens")) if isinstance(cached, Mapping) else None,
-            cost_pico_usd=pico_of(usage.get("cost")),
+            cost_pico_usd=_cost_of(usage),
         )
         return completion
 

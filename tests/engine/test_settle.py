@@ -325,7 +325,7 @@ async def test_a_server_without_accounts_is_taken_at_its_bound(tmp_path: Path) -
     path = tmp_path / "ledger.sqlite"
     make_ledger(path, [None, None])
     ledger = LedgerThread(path)
-    provider = OpenAiCompatible("vllm", None, key="", timeouts=TIMEOUTS, typed_price=None)
+    provider = OpenAiCompatible("vllm", None, model_id="m", key="", timeouts=TIMEOUTS, typed_price=None)
     settler = Settler(provider, ledger, BACKOFF_S, lambda overruns: None, key_usage_at_start_pico=None)
     with LedgerReader(path) as reader:
         settler.add(reader.open_attempts())

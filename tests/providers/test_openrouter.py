@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from eagletui.core.chat import Message, Prompt, ToolCall
 from eagletui.core.errors import ConfigError
 from eagletui.core.money import Price
-from eagletui.providers.base import ChatRequest, ProviderFailure, Sampling, Timeouts
+from eagletui.providers.base import ChatRequest, GenerationRecord, KeyStatus, ProviderFailure, Sampling, Timeouts
 from eagletui.providers.openrouter import OpenRouter, Routing
 from tests.providers.scripted_server import Exchange, scripted_server
 
@@ -71,6 +73,8 @@ async def answered(status: int, body: bytes, ask: str) -> object:
     async with scripted_server(act) as server:
         client = router(server.base_url)
         try:
+            if ask == "balance":
+                return await client.balance()
             return await (client.key() if ask == "key" else client.generation("gen-1"))
         finally:
             await client.aclose()
@@ -197,3 +201,78 @@ async def test_template_kwargs_go_only_to_endpoints_that_take_them_and_are_refus
     assert await listed([endpoint("other"), taking], routing) == ["taking"]
     with pytest.raises(ConfigError, match=r"template_kwargs of.*found preserve_thinking = true.*kind vllm"):
         await listed([endpoint("other")], routing)
+
+
+async def test_every_request_asks_for_the_routers_own_account_of_what_it_did() -> None:
+    async def act(exchange: Exchange) -> None:
+        await exchange.reply(404, b"{}")
+
+    async with scripted_server(act) as server:
+        client = router(server.base_url)
+        await client.generation("gen-1")
+        await client.aclose()
+        assert "x-openrouter-metadata: enabled" in server.received[0].head.lower()
+        assert "x-session-id" not in server.received[0].head.lower()
+
+
+@pytest.mark.parametrize(
+    ("asked", "sent"),
+    [
+        ("default", None),
+        ("off", {"enabled": False}),
+        ("high", {"effort": "high"}),
+        ("minimal", {"effort": "minimal"}),
+        ("2048", {"max_tokens": 2048}),
+    ],
+)
+async def test_reasoning_is_switched_off_set_by_effort_or_bounded_in_tokens(asked: str, sent: object) -> None:
+    request = replace(REQUEST, sampling=Sampling(temperature=1.0, top_p=1.0, reasoning=asked))
+    assert router().request_body(request).get("reasoning") == sent
+
+
+async def test_an_endpoint_that_would_refuse_a_parameter_is_left_out_and_says_which() -> None:
+    records = [endpoint("a", supported_parameters=["temperature", "top_k"]), endpoint("b"), endpoint("c")]
+    records[2]["supported_parameters"] = []
+    routing = Routing(parameters=frozenset({"temperature", "top_k"}))
+    assert await listed(records, routing) == ["a", "c"]
+    with pytest.raises(ConfigError, match="without top_k"):
+        await listed(records[1:2], routing)
+
+
+async def test_ones_own_provider_key_counts_its_bill_beside_the_routers_and_only_then() -> None:
+    for is_byok, cost in ((True, 3_000_000), (False, 1_000_000)):
+        record = {"total_cost": 0.000001, "upstream_inference_cost": 0.000002, "is_byok": is_byok}
+        generation = await answered(200, json.dumps({"data": record}).encode(), "generation")
+        assert isinstance(generation, GenerationRecord)
+        assert generation.cost_pico_usd == cost
+    key = await answered(200, b'{"data":{"usage":1.5,"byok_usage":0.25,"limit":null}}', "key")
+    assert isinstance(key, KeyStatus)
+    assert key.usage_pico_usd == 1_750_000_000_000
+
+
+async def test_what_a_key_may_and_until_when_is_read_and_odd_values_are_unknown() -> None:
+    data = {
+        "usage": 1,
+        "limit": 5,
+        "limit_reset": "monthly",
+        "expires_at": "2027-01-02T03:04:05Z",
+        "is_free_tier": True,
+    }
+    key = await answered(200, json.dumps({"data": data}).encode(), "key")
+    assert isinstance(key, KeyStatus)
+    assert (key.limit_reset, key.is_free_tier) == ("monthly", True)
+    assert key.expires_at == datetime(2027, 1, 2, 3, 4, 5, tzinfo=UTC)
+    odd = await answered(200, b'{"data":{"usage":1,"limit_reset":7,"expires_at":"soon","is_free_tier":"no"}}', "key")
+    assert isinstance(odd, KeyStatus)
+    assert (odd.limit_reset, odd.expires_at, odd.is_free_tier) == (None, None, False)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "left"),
+    [
+        (200, b'{"data":{"total_credits":12.5,"total_usage":2.25}}', 10_250_000_000_000),
+        (403, b'{"error":{"code":403,"message":"Only management keys can perform this operation"}}', None),
+    ],
+)
+async def test_the_balance_is_known_to_management_keys_only(status: int, body: bytes, left: int | None) -> None:
+    assert await answered(status, body, "balance") == left

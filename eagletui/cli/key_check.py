@@ -1,0 +1,73 @@
+"""Look at the provider's key before money is committed: a limit behind the cap, and enough of it."""
+
+import asyncio
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from eagletui.config import RunConfig
+from eagletui.core.errors import ConfigError, ProviderError
+from eagletui.core.key_preflight import KeyFacts, Preflight, RunNeeds, inspect_key
+from eagletui.core.money import usd_to_pico
+from eagletui.runs import RunFolder, runs_root
+
+if TYPE_CHECKING:
+    from eagletui.providers.base import Provider
+
+
+def require_key(config: RunConfig, spent_pico: int = 0) -> list[str]:
+    """Refuse to run with a key that nothing limits or that cannot pay, and return what else to know.
+
+    A provider that does not answer now is no reason to refuse: the engine asks again, with patience.
+
+    Args:
+        config: of the run; only OpenRouter's own API has keys with limits.
+        spent_pico: by the run already.
+
+    Raises:
+        ConfigError: the key is not fit, with the command or page that mends it.
+    """
+    if config.provider.kind != "openrouter":
+        return []
+    needs = RunNeeds(
+        config.run.name,
+        usd_to_pico(config.spend.cap_usd),
+        spent_pico,
+        unlimited_key=config.spend.unlimited_key,
+    )
+    try:
+        found = asyncio.run(_ask(config, needs))
+    except ProviderError as error:
+        return [f"The key could not be looked at yet: {error}"]
+    if found.refusals:
+        raise ConfigError("\n".join(found.refusals))
+    return found.notes
+
+
+async def look_at_key(provider: "Provider", needs: RunNeeds) -> Preflight:
+    """Ask a provider about the key in use and judge it; nothing is found where there are no accounts.
+
+    Raises:
+        ProviderFailure: it does not answer.
+    """
+    status = await provider.key()
+    if status is None:
+        return Preflight([], [])
+    facts = KeyFacts(
+        limit_pico=status.limit_pico_usd,
+        remaining_pico=status.remaining_pico_usd,
+        limit_reset=status.limit_reset,
+        expires_at=status.expires_at,
+        is_free_tier=status.is_free_tier,
+        balance_pico=await provider.balance(),
+    )
+    return inspect_key(facts, needs, datetime.now(UTC))
+
+
+async def _ask(config: RunConfig, needs: RunNeeds) -> Preflight:
+    from eagletui.engine.connect import connect
+
+    provider = connect(config, RunFolder(runs_root() / config.run.name))
+    try:
+        return await look_at_key(provider, needs)
+    finally:
+        await provider.aclose()

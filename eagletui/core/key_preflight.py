@@ -1,0 +1,163 @@
+"""What is to be known of the provider's key before a run spends with it. Pure; amounts in picodollars.
+
+The key's own limit is the second wall behind the cap: it holds even where this program errs. A key without one is
+therefore refused unless the person says otherwise.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from eagletui.core.money import PICO, format_usd
+
+KEYS_PAGE: Final = "https://openrouter.ai/settings/keys"
+CREDITS_PAGE: Final = "https://openrouter.ai/settings/credits"
+CAPPED_KEY: Final = (
+    'curl https://openrouter.ai/api/v1/keys -H "Authorization: Bearer $MANAGEMENT_KEY" -H \'Content-Type: '
+    'application/json\' -d \'{{"name": "{name}", "limit": {limit}}}\''
+)
+"""https://openrouter.ai/docs/features/provisioning-api-keys: a key of its own for a run, with its own limit."""
+
+FEE_PERCENT: Final = "5.5"
+LEAST_FEE_USD: Final = "0.80"
+CRYPTO_FEE_PERCENT: Final = "5"
+"""Of a purchase of credits (https://openrouter.ai/docs/faq); no request's cost contains it."""
+COMFORT_PICO: Final = 10 * PICO
+"""Near the end of a balance the router checks more strictly, and refuses what would fit."""
+FAR_ABOVE: Final = 2
+"""A limit of more than twice the cap does not stand behind it."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFacts:
+    """What the provider says of a key and of the account behind it; None: it does not say."""
+
+    limit_pico: int | None
+    """None: the key has no limit."""
+    remaining_pico: int | None
+    """Of the limit."""
+    limit_reset: str | None = None
+    """`daily`, `weekly`, `monthly`: the limit comes back."""
+    expires_at: datetime | None = None
+    is_free_tier: bool = False
+    balance_pico: int | None = None
+    """Credits of the account; only management keys may ask."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunNeeds:
+    """What a run may ask of its key."""
+
+    name: str
+    cap_pico: int
+    spent_pico: int = 0
+    """By this run already."""
+    worst_case_pico: int | None = None
+    """If every answer were cut at max_tokens; None: not worked out."""
+    largest_hold_pico: int | None = None
+    """The bound of the dearest single request; None: not worked out."""
+    unlimited_key: bool = False
+    """The person allows a key without a limit."""
+
+    @property
+    def still_pico(self) -> int:
+        """The most that may still be committed."""
+        room = max(0, self.cap_pico - self.spent_pico)
+        return room if self.worst_case_pico is None else min(room, self.worst_case_pico)
+
+
+class Preflight(NamedTuple):
+    """What was found; each sentence ends with what to do."""
+
+    refusals: list[str]
+    notes: list[str]
+
+
+def inspect_key(key: KeyFacts, needs: RunNeeds, now: datetime) -> Preflight:
+    """Compare a key with what a run may ask of it."""
+    found = Preflight([], [])
+    _inspect_limit(key, needs, found)
+    _inspect_time(key, now, found)
+    _inspect_balance(key, needs, found)
+    if key.is_free_tier:
+        found.notes.append(
+            f"The account has never bought credits: its free tier allows a few requests a day. {CREDITS_PAGE}"
+        )
+    return found
+
+
+def fee_note() -> str:
+    """Name what a purchase costs beside the credits themselves."""
+    return (
+        f"Not in these figures: buying credits costs {FEE_PERCENT} % on top (at least ${LEAST_FEE_USD}; "
+        f"{CRYPTO_FEE_PERCENT} % with crypto). Web search and file plugins, which cost extra, are never asked for."
+    )
+
+
+def _inspect_limit(key: KeyFacts, needs: RunNeeds, found: Preflight) -> None:
+    wanted = format_usd(needs.cap_pico, 2).replace(",", "")
+    if key.limit_pico is None:
+        make = CAPPED_KEY.format(name=needs.name, limit=wanted.removeprefix("$"))
+        sentence = (
+            "The key has no limit of its own: nothing stands behind the cap if this program or the provider errs."
+        )
+        if needs.unlimited_key:
+            found.notes.append(f"{sentence} You allowed that: [spend] unlimited_key.")
+        else:
+            found.refusals.append(
+                f"{sentence} Set a limit of {wanted} at {KEYS_PAGE}, or make a key with one: {make} ; or allow it with "
+                "[spend] unlimited_key = true or --unlimited-key."
+            )
+        return
+    remaining = key.limit_pico if key.remaining_pico is None else key.remaining_pico
+    if needs.largest_hold_pico is not None and remaining < needs.largest_hold_pico:
+        found.refusals.append(
+            f"The key has {format_usd(remaining)} left, less than one request of at most "
+            f"{format_usd(needs.largest_hold_pico, 6)}: raise its limit at {KEYS_PAGE}."
+        )
+    elif remaining < needs.still_pico:
+        found.notes.append(
+            f"The key has {format_usd(remaining)} left of its limit, and the run may commit "
+            f"{format_usd(needs.still_pico)}: it would pause with key_limit. Raise the limit at {KEYS_PAGE}, or start "
+            f"with --cap {format_usd(needs.spent_pico + remaining, 2).removeprefix('$').replace(',', '')}."
+        )
+    elif remaining > FAR_ABOVE * max(needs.still_pico, PICO):
+        found.notes.append(
+            f"The key has {format_usd(remaining, 2)} left, far more than this run may commit: it does not stand behind "
+            f"the cap. Set its limit to {wanted} at {KEYS_PAGE}."
+        )
+    if key.limit_reset is not None:
+        found.notes.append(
+            f"The key's limit comes back {key.limit_reset}, so it stands behind the cap for one such period only: set "
+            f"it to never at {KEYS_PAGE}."
+        )
+
+
+def _inspect_time(key: KeyFacts, now: datetime, found: Preflight) -> None:
+    if key.expires_at is None:
+        return
+    if key.expires_at <= now:
+        found.refusals.append(f"The key expired on {key.expires_at:%Y-%m-%d}: make a new one at {KEYS_PAGE}.")
+    else:
+        hours = (key.expires_at.astimezone(UTC) - now.astimezone(UTC)).total_seconds() / 3600
+        if hours < 48:
+            found.notes.append(
+                f"The key expires in {hours:.1f} hours; a run that lasts longer pauses then. {KEYS_PAGE}"
+            )
+
+
+def _inspect_balance(key: KeyFacts, needs: RunNeeds, found: Preflight) -> None:
+    if key.balance_pico is None:
+        return
+    shown = format_usd(key.balance_pico, 2)
+    if needs.largest_hold_pico and key.balance_pico < needs.largest_hold_pico:
+        found.refusals.append(
+            f"The account has {shown} of credits, less than one request of at most "
+            f"{format_usd(needs.largest_hold_pico, 6)}: buy credits at {CREDITS_PAGE}."
+        )
+    elif key.balance_pico < needs.still_pico + (COMFORT_PICO if needs.still_pico else 0):
+        short = needs.still_pico + COMFORT_PICO - key.balance_pico
+        found.notes.append(
+            f"The account has {shown} of credits and the run may commit {format_usd(needs.still_pico, 2)}: requests "
+            f"may be refused as unaffordable before the money is gone. Buy {format_usd(short, 2)} at {CREDITS_PAGE}."
+        )
