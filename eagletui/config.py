@@ -73,7 +73,7 @@ NotifyKind = Literal["paused", "finding", "done", "dead"]
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class RunSection(_Section):

@@ -1,6 +1,9 @@
-"""Fixtures of the whole suite, and how its property tests choose examples."""
+"""Fixtures of the whole suite, how its property tests choose examples, and compiled modules for the processes it starts."""
 
+import compileall
 import os
+import sys
+from pathlib import Path
 
 from hypothesis import settings
 
@@ -12,3 +15,13 @@ __all__ = ["replay_provider", "start_provider"]
 settings.register_profile("repeat", derandomize=True)
 settings.register_profile("explore", derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
+
+# Tests start some two hundred processes. Where bytecode is not kept, each of them compiles the package anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+
+def pytest_configure() -> None:
+    """Compile the package once, before several test processes do it at the same time."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        compileall.compile_dir(Path(__file__).parent.parent / "eagletui", quiet=2)

@@ -1,5 +1,6 @@
 """Bytes per token id and token id per bytes: the table every exactness rule works on."""
 
+import codecs
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,26 +10,22 @@ _MAGIC: Final = b"EAGLEVO1"
 _HOLE: Final = 0xFFFFFFFF
 
 
-def _byte_level_alphabet() -> dict[str, int]:
-    """The printable stand-ins of byte-level BPE (GPT-2's `bytes_to_unicode`), character to byte."""
+def _byte_level_alphabet() -> str:
+    """The printable stand-ins of byte-level BPE (GPT-2's `bytes_to_unicode`), one character for each byte."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    alphabet = {chr(byte): byte for byte in printable}
-    shifted = 0
-    for byte in range(256):
-        if byte not in printable:
-            alphabet[chr(256 + shifted)] = byte
-            shifted += 1
-    return alphabet
+    stand_ins = iter(range(256, 512))
+    return "".join(chr(byte if byte in printable else next(stand_ins)) for byte in range(256))
 
 
-_ALPHABET: Final = _byte_level_alphabet()
+_ALPHABET: Final = codecs.charmap_build(_byte_level_alphabet())
+"""As a character map of the interpreter's codecs: a tokenizer has some hundred thousand pieces to translate."""
 
 
 def byte_level_bytes(piece: str) -> bytes | None:
     """Bytes of a byte-level piece such as `Ġthe`, or None when a character is outside the alphabet."""
     try:
-        return bytes(_ALPHABET[character] for character in piece)
-    except KeyError:
+        return codecs.charmap_encode(piece, "strict", _ALPHABET)[0]
+    except UnicodeEncodeError:
         return None
 
 
@@ -60,12 +57,10 @@ class Vocabulary:
         known: dict[int, bytes] = {}
         ids: dict[bytes, int] = {}
         shared: set[bytes] = set()
-        longest = 0
         for token_id, piece in enumerate(self.pieces):
             if piece is None:
                 continue
             known[token_id] = piece
-            longest = max(longest, len(piece))
             if piece in ids:
                 if token_id in self.avoid:
                     continue
@@ -73,6 +68,7 @@ class Vocabulary:
                     shared.add(piece)
                     continue
             ids[piece] = token_id
+        longest = max(map(len, known.values()), default=0)
         known |= {token_id: text.encode() for text, token_id in self.specials.items()}
         object.__setattr__(self, "max_piece_bytes", longest)
         object.__setattr__(self, "_bytes", known)

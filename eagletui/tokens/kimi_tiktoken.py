@@ -1,6 +1,5 @@
 """Kimi's tokenizer files: `tiktoken.model` ranks, specials of `tokenizer_config.json`, and the fixed split pattern."""
 
-import base64
 import binascii
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -71,7 +70,7 @@ def read_ranks(path: Path, source: bytes) -> dict[bytes, int]:
             continue
         try:
             encoded, rank = line.split()
-            ranks[base64.b64decode(encoded, validate=True)] = int(rank)
+            ranks[binascii.a2b_base64(encoded, strict_mode=True)] = int(rank)
         except (ValueError, binascii.Error) as error:
             raise TokenizerError(
                 f"{path}:{number}: found {line[:40]!r}, expected a base64 piece and its rank"

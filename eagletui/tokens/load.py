@@ -8,8 +8,9 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal, NamedTuple
 
+import msgspec
 from tokenizers import Tokenizer as HfTokenizer
 
 from eagletui.core.errors import TokenizerError
@@ -93,7 +94,7 @@ class Tokenizer:
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:
-    """Load the tokenizer of a folder.
+    """Load the tokenizer of a folder; the same files are built into tables once in a process.
 
     Args:
         folder: holds `tokenizer.json`, or `tiktoken.model` and `tokenizer_config.json`, or files that transformers
@@ -110,39 +111,80 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     config = _json_file(folder / "tokenizer_config.json")
     generation_config = _json_file(folder / "generation_config.json")
     template = _chat_template(folder, config)
+    notes: tuple[str, ...] = ()
     if (folder / "tokenizer.json").exists():
         path = folder / "tokenizer.json"
         source = path.read_bytes()
-        vocabulary, reference, notes, prompt_form = _load_json(path, source)
     elif (folder / "tiktoken.model").exists():
         path = folder / "tiktoken.model"
         source = path.read_bytes()
-        vocabulary, reference, notes = load_tiktoken_folder(folder, source, config)
-        prompt_form = None
     else:
         path = folder / "tokenizer.json"
         source = converted_by_transformers(folder)
-        vocabulary, reference, notes, prompt_form = _load_json(path, source)
-        notes = (*notes, "Neither tokenizer.json nor tiktoken.model is there: transformers converted the folder")
-    encoder, substitution = fast_encoder(source, path.name, vocabulary, reference)
+        notes = ("Neither tokenizer.json nor tiktoken.model is there: transformers converted the folder",)
+    digest = hashlib.sha256(source).hexdigest()
+    # Kimi's special tokens stand in the config.
+    key = (digest, json.dumps(config) if path.name == "tiktoken.model" else "")
+    tables = _known.get(key)
+    if tables is None:
+        tables = _tables(path, source, config)
+        while len(_known) >= _KEPT:
+            del _known[next(iter(_known))]
+        _known[key] = tables
     return Tokenizer(
         folder=folder,
-        vocabulary=vocabulary,
-        hash=hashlib.sha256(source).hexdigest(),
+        vocabulary=tables.vocabulary,
+        hash=digest,
         chat_template=template,
         config=config,
         generation_config=generation_config,
-        notes=(*notes, *substitution),
-        prompt_form=prompt_form,
-        reference=reference,
-        encoder=encoder,
+        notes=(*tables.notes, *notes, *tables.substitution),
+        prompt_form=tables.prompt_form,
+        reference=tables.reference,
+        encoder=tables.encoder,
     )
 
 
-def _load_json(path: Path, source: bytes) -> tuple[Vocabulary, Encoder, tuple[str, ...], UnicodeForm | None]:
+class _Tables(NamedTuple):
+    """What is built of a tokenizer file, at the price of a second."""
+
+    vocabulary: Vocabulary
+    notes: tuple[str, ...]
+    """What was switched off."""
+    prompt_form: UnicodeForm | None
+    reference: Encoder
+    encoder: Encoder
+    substitution: tuple[str, ...]
+    """Why a faster encoder is not used."""
+
+
+_KEPT: Final = 2
+"""Tables held at once: a command works with one tokenizer, a comparison with two."""
+
+_known: Final[dict[tuple[str, str], _Tables]] = {}
+"""By the content of the files, the oldest first."""
+
+
+def _tables(path: Path, source: bytes, config: JsonObject) -> _Tables:
+    if path.name == "tiktoken.model":
+        vocabulary, reference, notes = load_tiktoken_folder(path.parent, source, config)
+        return _Tables(vocabulary, notes, None, reference, reference, ())
+    document = _document(path, source)
+    vocabulary, reference, notes, prompt_form = _load_json(path, document)
+    encoder, substitution = fast_encoder(document, vocabulary, reference)
+    return _Tables(vocabulary, notes, prompt_form, reference, encoder, substitution)
+
+
+def _document(path: Path, source: bytes) -> Any:
+    try:
+        return json.loads(source)
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise TokenizerError(f"{path}: found damaged JSON ({error}), expected a Hugging Face tokenizer.json") from error
+
+
+def _load_json(path: Path, document: Any) -> tuple[Vocabulary, Encoder, tuple[str, ...], UnicodeForm | None]:
     """Read a Hugging Face tokenizer.json: pieces, encoder, notes and the unicode form of prompts."""
     try:
-        document = json.loads(source)
         model = document["model"]
         vocab = model["vocab"]
         if not isinstance(vocab, dict):
@@ -151,8 +193,6 @@ def _load_json(path: Path, source: bytes) -> tuple[Vocabulary, Encoder, tuple[st
         structural = {token["content"]: token["id"] for token in added if _is_structural(token, vocab)}
         check_ids(f"{path}: field model.vocab", vocab.items())
         check_ids(f"{path}: field added_tokens", structural.items())
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise TokenizerError(f"{path}: found damaged JSON ({error}), expected a Hugging Face tokenizer.json") from error
     except (KeyError, TypeError, AttributeError) as error:
         raise TokenizerError(f"{path}: found no {error} where a Hugging Face tokenizer.json has one") from error
     notes: list[str] = []
@@ -165,16 +205,21 @@ def _load_json(path: Path, source: bytes) -> tuple[Vocabulary, Encoder, tuple[st
             f"{path}: found a {model.get('type', 'nameless')} model without byte-level pieces, "
             "expected byte-level BPE or BPE with byte fallback"
         )
-    document["added_tokens"] = [token for token in added if not _is_structural(token, vocab)]
-    document["post_processor"] = None
-    document["truncation"] = document["padding"] = None
-    document["normalizer"], dropped = _without_unicode_normalizers(document.get("normalizer"))
+    normalizer, dropped = _without_unicode_normalizers(document.get("normalizer"))
+    plain = {
+        **document,
+        "added_tokens": [token for token in added if not _is_structural(token, vocab)],
+        "post_processor": None,
+        "truncation": None,
+        "padding": None,
+        "normalizer": normalizer,
+    }
     if dropped:
         notes.append(
             f"The tokenizer normalises text ({', '.join(dropped)}); that is off here, the model can write both"
         )
     try:
-        encoder = HfTokenizer.from_str(json.dumps(document))
+        encoder = HfTokenizer.from_buffer(msgspec.json.encode(plain))
     except Exception as error:  # the binding raises bare Exception
         raise TokenizerError(f"{path}: cannot be built ({error}); is the file complete?") from error
 

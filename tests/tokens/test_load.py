@@ -1,6 +1,7 @@
 """Loading real tokenizers without remote code."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,16 @@ def test_ids_that_are_no_ids_are_refused_in_every_kind_of_file(claimed: object, 
         (tmp_path / "tokenizer_config.json").write_text('{"added_tokens_decoder": {}}')
         with pytest.raises(TokenizerError, match="found id"):
             load_tokenizer(tmp_path)
+
+
+def test_the_same_file_is_built_into_tables_once_and_each_folder_keeps_its_own_settings(
+    smollm2: Tokenizer, tmp_path: Path
+) -> None:
+    shutil.copy(smollm2.folder / "tokenizer.json", tmp_path)
+    first, second = load_tokenizer(smollm2.folder), load_tokenizer(tmp_path)
+    assert second.vocabulary is first.vocabulary
+    assert (second.folder, second.chat_template, second.config) == (tmp_path, None, {})
+    assert first.chat_template is not None
 
 
 def test_an_absent_folder_is_refused(tmp_path: Path) -> None:
