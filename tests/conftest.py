@@ -1,4 +1,4 @@
-"""Fixtures of the whole suite, how its property tests choose examples, and compiled modules for the processes it starts."""
+"""Fixtures of the whole suite, how its property tests choose examples, and modules compiled once."""
 
 import compileall
 import os
