@@ -10,7 +10,7 @@ import re
 import stat
 import subprocess
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_args
@@ -386,13 +386,42 @@ def to_json(config: RunConfig) -> str:
     return json.dumps(config.model_dump(mode="json"), ensure_ascii=False)
 
 
-def to_toml(config: RunConfig) -> str:
-    """Return the config as TOML that `load_config` reads back to an equal config."""
+def with_values(config: RunConfig, values: Mapping[str, object]) -> RunConfig:
+    """Return the config with other values at dotted keys (`spend.cap_usd`), validated as a file would be.
+
+    Args:
+        config: what the rest is taken from; paths in it are absolute already.
+        values: by dotted key, as TOML would give them; None takes the key's default.
+
+    Raises:
+        ConfigError: one line per fault: key, what was found, what is expected.
+    """
+    data = config.model_dump()
+    for dotted, value in values.items():
+        section, key = dotted.split(".", 1)
+        if value is None:
+            data[section].pop(key, None)
+        else:
+            data[section][key] = value
+    try:
+        return RunConfig.model_validate(data, context={"folder": Path.cwd()})
+    except ValidationError as error:
+        faults = (describe_fault(RunConfig, Path(), "", fault) for fault in error.errors())
+        raise ConfigError("\n".join(fault.removeprefix(".: ") for fault in faults)) from error
+
+
+def to_toml(config: RunConfig, *, without: Collection[str] = ()) -> str:
+    """Return the config as TOML that `load_config` reads back to an equal config.
+
+    Args:
+        config: what to write.
+        without: dotted keys to leave to their defaults.
+    """
     lines: list[str] = []
     for section, values in config.model_dump(mode="json", exclude_none=True).items():
         overrides = values.pop("overrides", {})
         lines.append(f"[{section}]")
-        lines += [f"{key} = {_toml_value(value)}" for key, value in values.items()]
+        lines += [f"{key} = {_toml_value(value)}" for key, value in values.items() if f"{section}.{key}" not in without]
         lines.append("")
         for dataset, changes in overrides.items():
             lines.append(f"[{section}.{_toml_string(dataset)}]")

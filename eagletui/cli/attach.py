@@ -67,7 +67,7 @@ def show(
         The exit code: 0, or 128 and the signal that closed the app.
 
     Raises:
-        InputError: the terminal cannot draw screens.
+        InputError: the terminal cannot draw screens, or the file of keys is wrong.
     """
     from eagletui.tui import terminal
 
@@ -78,6 +78,7 @@ def show(
         os.environ["NO_COLOR"] = "1"
     terminal.prepare()
     from eagletui.tui.app import EagleApp
+    from eagletui.tui.keymap import load_keymap
 
     app = EagleApp(
         folder,
@@ -85,6 +86,7 @@ def show(
         refresh_s=terminal.refresh_seconds(os.environ) if refresh_s is None else refresh_s,
         ascii_=ascii_ or terminal.needs_ascii(),
         theme=terminal.theme_name(os.environ),
+        keymap=load_keymap(os.environ),
     )
     app.run(mouse=mouse)
     if app.folder is not None:

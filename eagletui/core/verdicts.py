@@ -12,6 +12,12 @@ Difference = Literal["same_bytes", "other_text", "unproved"]
 
 DIFFERENCES: Final[tuple[Difference, ...]] = ("same_bytes", "other_text", "unproved")
 
+WORDS: Final[dict[Difference, str]] = {
+    "same_bytes": "proved ids that cut the same text otherwise than re-encoding it does",
+    "other_text": "proved ids that stand for another text",
+    "unproved": "segmentation not proved, and no count speaks for it",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Doubtful:
@@ -37,6 +43,8 @@ class Basis:
     proved ids stand for another text; `unproved`: the segmentation is not proved and no count speaks for it."""
     tokens_differ: int = 0
     """Tokens in differing spans of proved ids, and of unproved ones at least what the count is off by."""
+    spans: dict[str, int] = field(default_factory=dict)
+    """Spans of the mismatched samples by kind."""
 
     @property
     def mismatched(self) -> int:
@@ -70,13 +78,15 @@ def basis(samples: int, proved: int, counted: int, output_tokens: int, doubtful:
         doubtful: samples with differing spans, and those that are neither proved nor counted.
     """
     kinds: Counter[Difference] = Counter()
+    spans: Counter[str] = Counter()
     differ = 0
     for sample in doubtful:
         kinds[_kind(sample)] += 1
+        spans.update(span.kind for span in sample.spans)
         in_spans = sum(max(len(span.a_ids), len(span.b_ids)) for span in sample.spans)
         differ += in_spans if sample.evidence in PROVED else max(1, in_spans, abs(sample.drift or 0))
     by_kind = {kind: kinds[kind] for kind in DIFFERENCES if kinds[kind]}
-    return Basis(samples, proved, counted, output_tokens, by_kind, differ)
+    return Basis(samples, proved, counted, output_tokens, by_kind, differ, dict(spans))
 
 
 def _kind(sample: Doubtful) -> Difference:

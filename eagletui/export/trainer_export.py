@@ -308,11 +308,7 @@ def _manifest(
         by_usability=dict(census.usability),
         by_dataset=dict(census.dataset),
         left_out=dict(census.left_out),
-        verdicts=tuple(
-            f"{verdict.mismatched} of {verdict.samples} samples of {verdict.dataset} mismatched, accepted by "
-            f"{verdict.accepted_by}: {verdict.rule}"
-            for verdict in reader.verdicts()
-        ),
+        verdicts=tuple(verdict.sentence for verdict in reader.verdicts()),
         complete=False,
     )
 

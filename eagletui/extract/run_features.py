@@ -352,9 +352,5 @@ def describe_run(reader: LedgerReader, backend: Backend, stored: Stored) -> Mani
         served_model=run.model_id,
         served_quantizations={endpoint.tag: endpoint.quantization for endpoint in reader.endpoints()},
         tokenizer_hash=run.tokenizer_hash,
-        verdicts=tuple(
-            f"{verdict.mismatched} of {verdict.samples} samples of {verdict.dataset} mismatched, accepted by "
-            f"{verdict.accepted_by}: {verdict.rule}"
-            for verdict in reader.verdicts()
-        ),
+        verdicts=tuple(verdict.sentence for verdict in reader.verdicts()),
     )

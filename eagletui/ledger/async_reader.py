@@ -95,9 +95,17 @@ class AsyncReader:
         """See `LedgerReader.workers`."""
         return await self._call(self._reader.workers)
 
-    async def ticks(self, since: float) -> list[TickRow]:
+    async def ticks(self, since: float, every_s: int = 1) -> list[TickRow]:
         """See `LedgerReader.ticks`."""
-        return await self._call(self._reader.ticks, since)
+        return await self._call(self._reader.ticks, since, every_s)
+
+    async def latencies(self, limit: int) -> list[float]:
+        """See `LedgerReader.latencies`."""
+        return await self._call(self._reader.latencies, limit)
+
+    async def drift_counts(self) -> dict[str, dict[int, int]]:
+        """See `LedgerReader.drift_counts`."""
+        return await self._call(self._reader.drift_counts)
 
     async def page(self, wanted: SampleFilter, after: PageEnd | None, limit: int) -> list[SampleRow]:
         """See `LedgerReader.page`."""

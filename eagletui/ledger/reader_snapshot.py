@@ -29,6 +29,7 @@ _RATE_WINDOW_S: Final = 60
 _RATE_FRESH_S: Final = 10
 _LATENCY_SAMPLES: Final = 500
 _FINDINGS: Final = 100
+_DRIFTING_SAMPLES: Final = 20_000
 
 _Figures = Mapping[tuple[str, str], int]
 """Values by kind and name."""
@@ -47,11 +48,44 @@ class SnapshotReader(Reader):
         with self._transactions.reading() as connection:
             return read_books(connection)
 
-    def ticks(self, since: float) -> list[TickRow]:
-        """List the ticks from a time on, oldest first."""
+    def ticks(self, since: float, every_s: int = 1) -> list[TickRow]:
+        """List the ticks from a time on, oldest first.
+
+        Args:
+            since: Unix seconds.
+            every_s: only one of so many seconds, for charts of long runs.
+        """
         with self._transactions.reading() as connection:
-            rows = connection.execute(f"SELECT {columns(TickRow)} FROM ticks WHERE at >= ? ORDER BY at", (int(since),))
+            rows = connection.execute(
+                f"SELECT {columns(TickRow)} FROM ticks WHERE at >= ? AND at % ? = 0 ORDER BY at", (int(since), every_s)
+            )
             return [TickRow(*row) for row in rows]
+
+    def latencies(self, limit: int) -> list[float]:
+        """List how long the last answers took, in seconds, the newest first."""
+        with self._transactions.reading() as connection:
+            rows = connection.execute(
+                "SELECT latency_s FROM samples WHERE answered_at IS NOT NULL ORDER BY answered_at DESC LIMIT ?",
+                (limit,),
+            )
+            return [latency_s for (latency_s,) in rows if latency_s is not None]
+
+    def drift_counts(self, limit: int = _DRIFTING_SAMPLES) -> dict[str, dict[int, int]]:
+        """Count samples by drift other than 0, for each endpoint.
+
+        Args:
+            limit: of the last samples that drift, so that a run in which all do costs no more.
+        """
+        found: dict[str, dict[int, int]] = defaultdict(dict)
+        with self._transactions.reading() as connection:
+            for endpoint, tokens, samples in connection.execute(
+                """SELECT endpoint, drift_tokens, count(*) FROM (
+                    SELECT endpoint, drift_tokens FROM samples WHERE drift_tokens <> 0 ORDER BY id DESC LIMIT ?
+                ) WHERE endpoint IS NOT NULL GROUP BY endpoint, drift_tokens""",
+                (limit,),
+            ):
+                found[endpoint][tokens] = samples
+        return dict(found)
 
     def workers(self) -> tuple[WorkerFigures, ...]:
         """List the workers that ever wrote a heartbeat, and whether they live."""

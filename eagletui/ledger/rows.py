@@ -1,5 +1,6 @@
 """Rows of the ledger as frozen dataclasses, named like the tables. `None` is unknown and never 0."""
 
+import json
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -279,7 +280,19 @@ class VerdictRow:
     mismatched: int
     samples: int
     detail_json: str
-    """Mismatched samples by kind, and the cost of accepting them."""
+    """Mismatched samples by kind, the cost of accepting them, and whether they were refused."""
+
+    @property
+    def is_refused(self) -> bool:
+        """Tell whether the person refused the data set instead of accepting it."""
+        return bool(json.loads(self.detail_json).get("refused"))
+
+    @property
+    def sentence(self) -> str:
+        """Say it as manifests and screens do."""
+        did = "refused" if self.is_refused else "accepted"
+        counts = f"{self.mismatched} of {self.samples} samples of {self.dataset} mismatched"
+        return f"{counts}, {did} by {self.accepted_by}: {self.rule}"
 
 
 @dataclass(frozen=True, slots=True)

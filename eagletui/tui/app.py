@@ -20,9 +20,11 @@ from eagletui.core.vocabulary import Vocabulary, unpack_vocabulary
 from eagletui.ledger.async_reader import AsyncReader
 from eagletui.runs import RunFolder
 from eagletui.tui import background, orders
+from eagletui.tui.keymap import Keymap
 from eagletui.tui.keys import APP_KEYS, VIEW_KEYS, View, bindings
 from eagletui.tui.messages import OrderDone, RunRead, RunUnreadable
 from eagletui.tui.poller import Poller
+from eagletui.tui.program import Program, run_program
 from eagletui.tui.run_view import RunView
 from eagletui.tui.sample_order import SampleOrder
 from eagletui.tui.screens.attach import AttachScreen
@@ -30,12 +32,23 @@ from eagletui.tui.screens.diff import DiffScreen
 from eagletui.tui.screens.extract import ExtractScreen
 from eagletui.tui.screens.frame import FramedScreen
 from eagletui.tui.screens.help import HelpScreen
+from eagletui.tui.screens.launch import LaunchScreen
 from eagletui.tui.screens.log import LogScreen
 from eagletui.tui.screens.run import RunScreen
 from eagletui.tui.screens.samples import SamplesScreen
 from eagletui.tui.screens.spend import SpendScreen
+from eagletui.tui.screens.verdicts import VerdictsScreen
+from eagletui.tui.screens.view_screen import ViewScreen
 from eagletui.tui.standing import is_dead
 from eagletui.tui.theme import THEMES
+
+
+def _charts() -> FramedScreen:
+    # The plotting library costs a tenth of the time to the first screen, so it is loaded when it is wanted.
+    from eagletui.tui.screens.charts import ChartsScreen
+
+    return ChartsScreen()
+
 
 RUN_SCREENS: Final[Mapping[View, Callable[[], FramedScreen]]] = {
     "run": RunScreen,
@@ -43,7 +56,11 @@ RUN_SCREENS: Final[Mapping[View, Callable[[], FramedScreen]]] = {
     "spend": SpendScreen,
     "extract": ExtractScreen,
     "log": LogScreen,
+    "verdicts": VerdictsScreen,
+    "charts": _charts,
 }
+_WITHOUT_RUN: Final[tuple[View, ...]] = ("attach", "launch")
+"""Screens that need no run."""
 _VARIABLES: Final = ("frame", "quiet", "proved", "rebuilt", "cursor")
 
 
@@ -65,7 +82,8 @@ class EagleApp(App[None]):
         ascii_: bool = False,
         theme: str | None = None,
         clock: Callable[[], float] = time.time,
-        keymap: Mapping[str, str] | None = None,
+        keymap: Keymap | None = None,
+        program: Program = run_program,
     ) -> None:
         """Open the app.
 
@@ -76,7 +94,8 @@ class EagleApp(App[None]):
             ascii_: draw with ASCII only.
             theme: one of the themes; by default dark, or mono where NO_COLOR asks for it.
             clock: Unix seconds.
-            keymap: other keys by binding id.
+            keymap: other keys than the table's.
+            program: runs the commands whose work the screens leave to them: plan, run, accept, export.
         """
         no_color = "NO_COLOR" in os.environ
         # The base class picks the filter that drops colours while it starts, by whether they are the terminal's own.
@@ -87,6 +106,7 @@ class EagleApp(App[None]):
         self.theme = theme or ("eagle-mono" if no_color else "eagle-dark")
         self.set_class(ascii_, "-ascii")
         self.read_only = read_only
+        self.program = program
         self.clock = clock
         self.folder = run
         self.view: RunView | None = None
@@ -97,8 +117,9 @@ class EagleApp(App[None]):
         self._vocabulary: Vocabulary | None = None
         self._runs_opened = 0
         self.add_mode("attach", AttachScreen)
-        if keymap:
-            self.set_keymap(dict(keymap))
+        self.add_mode("launch", LaunchScreen)
+        self.placed_keys = keymap or Keymap()
+        self.set_keymap(dict(self.placed_keys.moved))
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Let the themes that come with the library work too."""
@@ -160,7 +181,7 @@ class EagleApp(App[None]):
         await reader.close()
 
     def _mode(self, view: View) -> str:
-        return view if view == "attach" else f"{view}-{self._runs_opened}"
+        return view if view in _WITHOUT_RUN else f"{view}-{self._runs_opened}"
 
     def open_sample(self, key: str, order: SampleOrder, at: int = 0) -> None:
         """Open the inspector on a sample.
@@ -240,7 +261,7 @@ class EagleApp(App[None]):
 
     async def action_view(self, view: View) -> None:
         """Go to a screen; on it already, back to its beginning."""
-        if view != "attach" and not self.has_run:
+        if view not in _WITHOUT_RUN and not self.has_run:
             return
         if self.screen.is_modal:
             return
@@ -253,7 +274,7 @@ class EagleApp(App[None]):
     def action_help(self) -> None:
         """Show the keys and words of this screen."""
         screen = self.screen
-        if isinstance(screen, FramedScreen | AttachScreen):
+        if isinstance(screen, ViewScreen):
             self.push_screen(HelpScreen(screen.VIEW))
 
     def action_next_theme(self) -> None:
@@ -304,8 +325,8 @@ class EagleApp(App[None]):
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """Offer every key's action by name in the palette."""
-        own = VIEW_KEYS[screen.VIEW] if isinstance(screen, FramedScreen | AttachScreen) else ()
-        for key in (*own, *APP_KEYS):
+        own = VIEW_KEYS[screen.VIEW] if isinstance(screen, ViewScreen) else ()
+        for key in map(self.placed_keys.placed, (*own, *APP_KEYS)):
             if key.id in ("app.palette",):
                 continue
             target = self if key.action.startswith("app.") else screen

@@ -9,8 +9,33 @@ from typing import Final, Literal
 
 from textual.binding import Binding, BindingType
 
-View = Literal["app", "run", "samples", "spend", "extract", "log", "diff", "attach", "list"]
+View = Literal[
+    "app",
+    "run",
+    "samples",
+    "spend",
+    "extract",
+    "log",
+    "verdicts",
+    "charts",
+    "diff",
+    "attach",
+    "launch",
+    "compare",
+    "list",
+]
 Footer = Literal["never", "wide", "always"]
+
+PRINTED: Final = {
+    "dollar_sign": "$",
+    "question_mark": "?",
+    "colon": ":",
+    "slash": "/",
+    "escape": "esc",
+    "right_square_bracket": "]",
+    "left_square_bracket": "[",
+}
+"""What is printed on keys whose Textual name says something else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +62,8 @@ class Key:
     @property
     def name(self) -> str:
         """How the key is written on the screen."""
-        return self.shown or self.keys.split(",")[0]
+        first = self.keys.split(",")[0]
+        return self.shown or PRINTED.get(first, first)
 
 
 APP_KEYS: Final = (
@@ -46,6 +72,11 @@ APP_KEYS: Final = (
     Key("app.spend", "3", "app.view('spend')", "Spend", "Where the money stands, by endpoint."),
     Key("app.extract", "4", "app.view('extract')", "Extract", "Hidden states: shards, rows, bytes, lag."),
     Key("app.log", "5", "app.view('log')", "Log", "What happened, newest last."),
+    Key(
+        "app.verdicts", "6", "app.view('verdicts')", "Verdicts", "Mismatches of each data set; sign for them or refuse."
+    ),
+    Key("app.charts", "7", "app.view('charts')", "Charts", "Throughput, dollars, drift and latency, drawn."),
+    Key("app.launch", "ctrl+n", "app.view('launch')", "New run", "Pick a config, see its plan, start a run."),
     Key("app.attach", "a", "app.view('attach')", "Runs", "All runs here, live and finished; open one."),
     Key(
         "run.pause",
@@ -117,7 +148,7 @@ VIEW_KEYS: Final[dict[View, tuple[Key, ...]]] = {
         *_ISSUES,
         Key("run.open", "enter", "open", "Open", "Open the sample or screen that the line is about.", "always"),
         Key("run.panel", "tab", "next_panel", "Panel", "Move between needs-attention and events."),
-        Key("run.zoom", "z", "zoom", "Charts", "Tokens per second and dollars over time.", "wide"),
+        Key("run.zoom", "z", "zoom", "Charts", "Throughput, dollars, drift and latency, drawn.", "wide"),
         Key("take.copy", "y", "copy", "Copy", "Send the line under the cursor to the terminal's clipboard."),
     ),
     "samples": (
@@ -158,6 +189,26 @@ VIEW_KEYS: Final[dict[View, tuple[Key, ...]]] = {
     ),
     "spend": (_BACK,),
     "extract": (_BACK,),
+    "verdicts": (
+        Key(
+            "verdicts.sign",
+            "enter",
+            "sign",
+            "Sign",
+            "Sign for the data set under the cursor, or refuse it. Asks for a name and a rule.",
+            "always",
+            changes_run=True,
+        ),
+        Key("verdicts.samples", "s", "samples", "Samples", "Show the mismatched samples of the data set.", "always"),
+        _BACK,
+    ),
+    "charts": (
+        Key("charts.next", "tab,right", "next_chart(1)", "Next", "The next chart.", "always", shown="tab"),
+        Key("charts.previous", "shift+tab,left", "next_chart(-1)", "Previous", "The chart before."),
+        Key("charts.zoom", "z", "zoom", "One/all", "One chart over the whole screen, or all of them.", "always"),
+        Key("charts.endpoint", "e", "next_endpoint", "Endpoint", "Drift of the next endpoint.", "always"),
+        _BACK,
+    ),
     "log": (
         Key("log.filter", "slash", "filter", "Filter", "Show lines that hold a text.", "always", shown="/"),
         Key("log.follow", "t", "follow", "Follow", "Follow the newest line, or stop.", "always"),
@@ -196,6 +247,30 @@ VIEW_KEYS: Final[dict[View, tuple[Key, ...]]] = {
     ),
     "attach": (
         Key("attach.open", "enter", "open", "Open", "Open the run.", "always"),
+        Key("attach.mark", "space", "mark", "Mark", "Mark the run for a comparison.", "always"),
+        Key(
+            "attach.compare",
+            "c",
+            "compare",
+            "Compare",
+            "Compare two marked runs side by side, or the marked one with the one under the cursor.",
+            "always",
+        ),
+        Key("attach.launch", "n", "app.view('launch')", "New run", "Pick a config, see its plan, start.", "always"),
+        _BACK,
+    ),
+    "launch": (
+        Key("launch.start", "ctrl+r", "start", "Start", "Start the run, after asking.", "always", changes_run=True),
+        Key("launch.plan", "f5", "plan", "Plan", "Work the plan out again.", "always"),
+        Key("launch.next", "tab,down", "app.focus_next", "Next", "To the next field.", "wide", shown="tab"),
+        Key("launch.previous", "shift+tab,up", "app.focus_previous", "Previous", "To the field before."),
+        Key("launch.up", "pageup", "scroll_plan(-1)", "Plan up", "Scroll the plan."),
+        Key("launch.down", "pagedown", "scroll_plan(1)", "Plan down", "Scroll the plan.", "wide", shown="pgdn"),
+        _BACK,
+    ),
+    "compare": (
+        Key("compare.open_left", "h", "open_run(0)", "Open left", "Open the run at the left.", "always"),
+        Key("compare.open_right", "l", "open_run(1)", "Open right", "Open the run at the right.", "always"),
         _BACK,
     ),
     "list": (

@@ -1,7 +1,6 @@
 """Orders to a run's workers: the question before, the row in the ledger, and what came of it."""
 
 import asyncio
-import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -215,20 +214,8 @@ def ask_start(app: "EagleApp") -> None:
 
 async def _start(app: "EagleApp", view: RunView) -> None:
     """Run the command that people would: it starts every worker the config asks for, and resumes."""
-    arguments = ["run", str(view.folder.path), "--detach"]
-    program = "import sys; from eagletui.cli.app import main; sys.exit(main())"
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        program,
-        *arguments,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    output, _ = await process.communicate()
-    if process.returncode == 0:
+    ran = await app.program("run", str(view.folder.path), "--detach", outlives=True)
+    if ran.code == 0:
         app.post_message(OrderDone("The workers are started.", ok=True))
     else:
-        said = output.decode("utf-8", "replace").strip()
-        app.post_message(OrderDone(f"The workers did not start: {said or 'no message'}", ok=False))
+        app.post_message(OrderDone(f"The workers did not start: {ran.complaint}", ok=False))

@@ -1,15 +1,20 @@
 """Drive the app by keys and read what is on the screen."""
 
+import asyncio
 import contextlib
+import io
 from collections.abc import AsyncIterator, Iterator
 from typing import Literal
 
 from textual.pilot import Pilot
 
+from eagletui.cli.app import main
 from eagletui.core.lifecycle import WorkerRole
 from eagletui.ledger.locks import RoleLock
 from eagletui.runs import RunFolder
 from eagletui.tui.app import EagleApp
+from eagletui.tui.keymap import Keymap
+from eagletui.tui.program import Program, Ran
 from tests.tui.factory import Built
 
 Size = tuple[int, int]
@@ -82,6 +87,8 @@ _KEY_NAMES = {
     '"': "quotation_mark",
     "-": "minus",
     ".": "full_stop",
+    "/": "slash",
+    ",": "comma",
 }
 
 
@@ -94,6 +101,8 @@ async def opened(
     ascii_: bool = False,
     read_only: bool = False,
     workers: tuple[Literal["engine", "extractor"], ...] = ("engine", "extractor"),
+    program: Program | None = None,
+    keymap: Keymap | None = None,
 ) -> AsyncIterator[Screens]:
     """Open the app on a run whose workers hold their locks."""
     folder = None if built is None else RunFolder(built.path)
@@ -104,6 +113,8 @@ async def opened(
         ascii_=ascii_,
         theme=theme,
         clock=built.clock if built is not None else lambda: 1_760_000_881.0,
+        program=program or in_process,
+        keymap=keymap,
     )
     with locks(built, workers if built is not None else ()):
         async with app.run_test(size=size) as pilot:
@@ -112,6 +123,21 @@ async def opened(
                 await screens.look()
             await screens.settle()
             yield screens
+
+
+async def in_process(*arguments: str, outlives: bool = False) -> Ran:
+    """Run one of the program's commands here, beside the screens."""
+    output, errors = io.StringIO(), io.StringIO()
+
+    def call() -> int:
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+            try:
+                main(arguments)
+            except SystemExit as end:
+                return end.code if isinstance(end.code, int) else 0
+
+    code = await asyncio.to_thread(call)
+    return Ran(code, output.getvalue(), errors.getvalue())
 
 
 @contextlib.contextmanager

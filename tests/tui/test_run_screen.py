@@ -98,11 +98,9 @@ async def test_tab_moves_between_the_lists_and_z_shows_the_charts(busy: Built) -
         await screens.press("tab")
         assert screens.app.focused.id == "attention"
         await screens.press("z")
-        assert "Output, tokens per second" in screens.text
-        assert "Settled, dollars" in screens.text
-        assert "stop-at $0.09, cap $0.15" in screens.text
+        assert "[7 Charts]" in screens.lines[1]
         await screens.press("escape")
-        assert "Output, tokens per second" not in screens.text
+        assert "[1 Run]" in screens.lines[1]
 
 
 async def test_an_equal_read_of_the_ledger_paints_nothing(busy: Built) -> None:

@@ -3,12 +3,11 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
-from textual.screen import Screen
 
 from eagletui.core.errors import EagleError
 from eagletui.ledger.reader import LedgerReader
@@ -16,14 +15,13 @@ from eagletui.ledger.snapshot import Snapshot
 from eagletui.runs import RunFolder, list_runs, runs_root
 from eagletui.tui import background, figures, panels, standing
 from eagletui.tui.keys import Key, View, bindings
+from eagletui.tui.screens.compare import CompareScreen
+from eagletui.tui.screens.view_screen import ViewScreen
 from eagletui.tui.theme import glyphs_of
 from eagletui.tui.widgets.key_bar import KeyBar
 from eagletui.tui.widgets.ledger_table import Column, LedgerTable
 from eagletui.tui.widgets.pill import pill
 from eagletui.tui.widgets.safe_text import Piece, SafeText, name_panel, styled
-
-if TYPE_CHECKING:
-    from eagletui.tui.app import EagleApp
 
 _RELIST_S = 2.0
 
@@ -50,24 +48,31 @@ def read_runs(clock: Callable[[], float]) -> list[RunLine]:
     return sorted(lines, key=lambda line: -(line.snapshot.run.created_at if line.snapshot else 0.0))
 
 
-class AttachScreen(Screen[None]):
+class AttachScreen(ViewScreen):
     """The picker."""
 
     VIEW: ClassVar[View] = "attach"
     BINDINGS: ClassVar[list[BindingType]] = bindings("attach")
 
-    @property
-    def eagle(self) -> "EagleApp":
-        """The app, by its own type."""
-        return cast("EagleApp", self.app)
+    def __init__(self) -> None:
+        super().__init__()
+        self._marked: list[RunFolder] = []
+        """For a comparison, the last two."""
 
     def compose(self) -> ComposeResult:
         """Lay the list out."""
         yield SafeText(id="attach-title")
         with Container(id="body"):
-            yield LedgerTable[RunLine](self._columns(), empty="no runs yet", id="runs", classes="panel")
+            yield LedgerTable[RunLine](
+                self._columns(),
+                empty="no runs yet",
+                is_marked=lambda line: line.folder in self._marked,
+                id="runs",
+                classes="panel",
+            )
             yield SafeText(id="attach-note")
         yield KeyBar(self.VIEW, self.why_not)
+        yield SafeText(id="too-small")
 
     def on_mount(self) -> None:
         """List the runs, and again every few seconds."""
@@ -108,7 +113,7 @@ class AttachScreen(Screen[None]):
         if lines:
             note = "enter opens a run. Workers go on whether or not anyone looks."
         else:
-            note = "Start one with: eagletui run CONFIG.toml   or try: eagletui demo"
+            note = "n starts one here, as does: eagletui run CONFIG.toml   To try everything out: eagletui demo"
         if self.eagle.trouble is not None:
             note = f"{self.eagle.trouble}"
         self.query_one("#attach-note", SafeText).say(note)
@@ -124,6 +129,28 @@ class AttachScreen(Screen[None]):
         if row is not None:
             self.eagle.trouble = None
             await self.eagle.open_run(row.folder)
+
+    def action_mark(self) -> None:
+        """Mark the run, or take its mark away."""
+        row = self.table.current
+        if row is None or row.snapshot is None:
+            return
+        if row.folder in self._marked:
+            self._marked.remove(row.folder)
+        else:
+            self._marked = [*self._marked, row.folder][-2:]
+        self.table.refresh()
+
+    def action_compare(self) -> None:
+        """Compare two runs."""
+        row = self.table.current
+        chosen = list(self._marked)
+        if len(chosen) < 2 and row is not None and row.snapshot is not None and row.folder not in chosen:
+            chosen.append(row.folder)
+        if len(chosen) == 2:
+            self.app.push_screen(CompareScreen(chosen[0], chosen[1]))
+        else:
+            self.query_one("#attach-note", SafeText).say("Mark two runs with space, or mark one and go to another.")
 
     async def action_back(self) -> None:
         """Back to the run that was open."""

@@ -12,6 +12,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Input
 
 from eagletui.core.money import usd_to_pico
+from eagletui.tui.widgets.entry import Entry
 from eagletui.tui.widgets.safe_text import Piece, SafeText, stacked, styled
 
 _LARGEST_USD = Decimal(9_000_000)
@@ -49,7 +50,7 @@ class ConfirmDialog(ModalScreen[bool]):
             yield SafeText(self._title, classes="dialog-title")
             yield SafeText("\n".join(self._lines), classes="dialog-body")
             if self._typed is not None:
-                yield Input(placeholder="", id="typed", select_on_focus=False)
+                yield Entry(id="typed")
             with Horizontal(classes="dialog-buttons"):
                 yield Button(styled(self._keep + " [esc]"), id="keep", variant="primary")
                 yield Button(styled(self._act), id="act", disabled=self._typed is not None)
@@ -112,11 +113,11 @@ class LimitsDialog(ModalScreen[Limits | None]):
             yield SafeText("\n".join(self._figures), classes="dialog-body")
             with Horizontal(classes="dialog-field"):
                 yield SafeText("stop-at $", classes="field-label")
-                yield Input(_dollars(self._now.stop_at_pico), id="stop-at")
+                yield Entry(_dollars(self._now.stop_at_pico), id="stop-at")
             yield SafeText("  no new request once this much is settled", classes="field-note")
             with Horizontal(classes="dialog-field"):
                 yield SafeText("cap     $", classes="field-label")
-                yield Input(_dollars(self._now.cap_pico), id="cap")
+                yield Entry(_dollars(self._now.cap_pico), id="cap")
             yield SafeText("  never committed beyond, worst case included", classes="field-note")
             yield SafeText(id="consequence", classes="dialog-body")
             with Horizontal(classes="dialog-buttons"):

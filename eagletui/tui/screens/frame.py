@@ -1,38 +1,25 @@
 """What every screen of a run has around it: the top lines, the banner, the footer, and room in between."""
 
-from typing import TYPE_CHECKING, ClassVar, cast
-
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Container
-from textual.screen import Screen
 
 from eagletui.core.lifecycle import FINISHED_RUNS
 from eagletui.tui import standing
-from eagletui.tui.keys import Key, View
+from eagletui.tui.keys import Key
 from eagletui.tui.run_view import RunView
-from eagletui.tui.terminal import MIN_COLUMNS, MIN_ROWS
+from eagletui.tui.screens.view_screen import ViewScreen
 from eagletui.tui.theme import glyphs_of, is_ascii
 from eagletui.tui.widgets.key_bar import KeyBar
 from eagletui.tui.widgets.safe_text import Piece, SafeText, styled
 from eagletui.tui.widgets.top_bar import TopBar, TopFigures
 
-if TYPE_CHECKING:
-    from eagletui.tui.app import EagleApp
 
-
-class FramedScreen(Screen[None]):
+class FramedScreen(ViewScreen):
     """A screen of one run. Subclasses compose their body and paint a view into it."""
-
-    VIEW: ClassVar[View]
 
     _is_composed = False
     """Everything was mounted."""
-
-    @property
-    def eagle(self) -> "EagleApp":
-        """The app, by its own type."""
-        return cast("EagleApp", self.app)
 
     def compose(self) -> ComposeResult:
         """Lay the frame out."""
@@ -116,13 +103,8 @@ class FramedScreen(Screen[None]):
         self.say()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Say so where the terminal is too small."""
-        width, height = event.size
-        small = width < MIN_COLUMNS or height < MIN_ROWS
-        self.set_class(small, "-too-small")
-        if small:
-            needed = f"need {MIN_COLUMNS}x{MIN_ROWS}; q leaves the run going"
-            self.query_one("#too-small", SafeText).say(f"terminal {width}x{height}, {needed}")
+        """Say so where the terminal is too small, and draw for the new size."""
+        super().on_resize(event)
         if self.eagle.view is not None:
             self.call_after_refresh(self.show_view, self.eagle.view)
 

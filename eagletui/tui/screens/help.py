@@ -9,7 +9,8 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
 
-from eagletui.tui.keys import APP_KEYS, VIEW_KEYS, Key, View
+from eagletui.tui.keymap import Keymap, keymap_of
+from eagletui.tui.keys import APP_KEYS, PRINTED, VIEW_KEYS, Key, View
 from eagletui.tui.widgets.safe_text import SafeText, name_panel, note_panel, stacked, styled
 
 WORDS: Final[tuple[tuple[str, str], ...]] = (
@@ -68,14 +69,14 @@ class HelpScreen(ModalScreen[None]):
 
     def _write(self) -> None:
         text = self.query_one("#help-text", SafeText)
-        text.show(stacked(help_lines(self._view, text.size.width)))
+        text.show(stacked(help_lines(self._view, text.size.width, keymap_of(self.app))))
 
     def action_scroll_help(self, lines: int) -> None:
         """Scroll."""
         self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
 
 
-def help_lines(view: View, width: int) -> list[Content]:
+def help_lines(view: View, width: int, keymap: Keymap | None = None) -> list[Content]:
     """Write the keys of a screen, the keys of lists, the keys of the app, and the words, in two columns."""
     lines: list[Content] = []
 
@@ -87,7 +88,7 @@ def help_lines(view: View, width: int) -> list[Content]:
     sections += [(_LIST_TITLE, VIEW_KEYS["list"]), ("Everywhere", APP_KEYS)]
     for title, keys in sections:
         lines.append(styled((title, "bold")))
-        for key in keys:
+        for key in map((keymap or Keymap()).placed, keys):
             add(key_names(key), 19, key.help)
         lines.append(styled(""))
     lines.append(styled(("Words", "bold")))
@@ -98,6 +99,4 @@ def help_lines(view: View, width: int) -> list[Content]:
 
 def key_names(key: Key) -> str:
     """Write every key that does the same."""
-    names = {"dollar_sign": "$", "question_mark": "?", "colon": ":", "slash": "/", "escape": "esc"}
-    names |= {"right_square_bracket": "]", "left_square_bracket": "["}
-    return " ".join(names.get(name, name) for name in key.keys.split(","))
+    return " ".join(PRINTED.get(name, name) for name in key.keys.split(","))

@@ -16,6 +16,7 @@ from eagletui.tui.sample_order import SampleOrder
 from eagletui.tui.screens.clip import copy_text, save_text
 from eagletui.tui.screens.frame import FramedScreen
 from eagletui.tui.theme import is_ascii
+from eagletui.tui.widgets.entry import Entry
 from eagletui.tui.widgets.ledger_table import Column, LedgerTable
 from eagletui.tui.widgets.safe_text import Piece, SafeText, name_panel, styled
 
@@ -45,7 +46,7 @@ class LogScreen(FramedScreen):
     def compose_body(self) -> ComposeResult:
         """Lay out the state line, the filter field and the list."""
         yield SafeText(id="log-line")
-        yield Input(id="filter-input", placeholder="", classes="-hidden", select_on_focus=False)
+        yield Entry(id="filter-input", classes="-hidden")
         yield LedgerTable[EventRow](_columns(), header=False, empty="no events", id="log", classes="panel")
 
     def on_mount(self) -> None:

@@ -240,13 +240,9 @@ class RunScreen(FramedScreen):
         """Move between the two lists."""
         (self.attention if self.events.has_focus else self.events).focus()
 
-    def action_zoom(self) -> None:
+    async def action_zoom(self) -> None:
         """Show the charts."""
-        # The plotting library costs a tenth of the time to the first screen, so it is loaded when it is wanted.
-        from eagletui.tui.screens.charts import ChartsScreen
-
-        if self.eagle.view is not None:
-            self.app.push_screen(ChartsScreen())
+        await self.eagle.action_view("charts")
 
     def action_copy(self) -> None:
         """Copy the line under the cursor."""

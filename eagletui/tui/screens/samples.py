@@ -24,6 +24,7 @@ from eagletui.tui.sample_text import preview_lines, row_line, sample_document
 from eagletui.tui.screens.clip import copy_text, save_text
 from eagletui.tui.screens.frame import FramedScreen
 from eagletui.tui.theme import glyphs_of, is_ascii
+from eagletui.tui.widgets.entry import Entry
 from eagletui.tui.widgets.ledger_table import PAGE_ROWS, Column, LedgerTable
 from eagletui.tui.widgets.safe_text import Piece, SafeText, name_panel, stacked, styled
 
@@ -48,7 +49,7 @@ class SamplesScreen(FramedScreen):
     def compose_body(self) -> ComposeResult:
         """Lay out the filter line, the list and the preview."""
         yield SafeText(id="filter-line")
-        yield Input(id="filter-input", placeholder="", classes="-hidden", select_on_focus=False)
+        yield Entry(id="filter-input", classes="-hidden")
         with Horizontal(id="samples-body"):
             yield LedgerTable[SampleRow](
                 self._columns(),

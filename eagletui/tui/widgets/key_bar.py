@@ -8,6 +8,7 @@ from textual.content import Content
 from textual.widget import Widget
 
 from eagletui.core.text import cell_width
+from eagletui.tui.keymap import keymap_of
 from eagletui.tui.keys import Key, View, footer_keys
 from eagletui.tui.theme import is_ascii
 from eagletui.tui.widgets.safe_text import Piece, styled
@@ -67,7 +68,9 @@ class KeyBar(Widget):
                 await self.screen.run_action(action)
 
     def _keys(self) -> tuple[tuple[Key, ...], tuple[Key, ...]]:
-        return footer_keys(self._view, wide=self.app.size.width >= _WIDE_CELLS)
+        left, right = footer_keys(self._view, wide=self.app.size.width >= _WIDE_CELLS)
+        placed = keymap_of(self.app).placed
+        return tuple(map(placed, left)), tuple(map(placed, right))
 
     def _pieces(self, keys: tuple[Key, ...]) -> list[Piece]:
         pieces: list[Piece] = []

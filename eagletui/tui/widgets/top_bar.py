@@ -21,6 +21,8 @@ TABS: Final[tuple[tuple[View, str], ...]] = (
     ("spend", "3 Spend"),
     ("extract", "4 Extract"),
     ("log", "5 Log"),
+    ("verdicts", "6 Verdicts"),
+    ("charts", "7 Charts"),
 )
 _WIDE_CELLS: Final = 100
 _GAPS: Final = 9

@@ -1,0 +1,142 @@
+"""What the charts draw, from the rows of the ledger: throughput, dollars, drift and latency.
+
+Pure: rows and a snapshot in, plots out, each with a sentence that says what it shows.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from eagletui.core.money import PICO
+from eagletui.ledger.rows import TickRow
+from eagletui.ledger.snapshot import EndpointFigures, Snapshot
+from eagletui.tui import figures, panels
+from eagletui.tui.widgets.chart import Limit, Line, Plot
+from eagletui.tui.widgets.sparkline import bucket
+
+_POINTS: Final = 400
+_SKY: Final = (86, 180, 233)
+_ORANGE: Final = (230, 159, 0)
+_VERMILLION: Final = (213, 94, 0)
+_GREEN: Final = (0, 158, 115)
+_HOURS_FROM_S: Final = 3 * 3_600
+_FARTHEST: Final = 1.5
+"""A projection is drawn to at most so many times the time that has passed."""
+_LATENCY_BINS: Final = 16
+_DRIFT_BARS: Final = 12
+
+
+class Drawn(NamedTuple):
+    """A plot and what it shows, in a sentence."""
+
+    plot: Plot
+    sentence: str
+
+
+def throughput(ticks: Sequence[TickRow], snapshot: Snapshot, start: float) -> Drawn:
+    """Output tokens per second over time."""
+    unit, seconds = _unit(ticks, start)
+    rates = panels.token_rates(tuple(ticks))
+    times = [(tick.at - start) / seconds for tick in ticks[1:]]
+    line = Line(tuple(bucket(times, _POINTS)), tuple(bucket(rates, _POINTS)), _SKY)
+    return Drawn(Plot(f"{unit} since the start", (line,)), f"Output tokens per second: {panels.throughput(snapshot)}")
+
+
+def dollars(ticks: Sequence[TickRow], snapshot: Snapshot, start: float) -> Drawn:
+    """Settled dollars over time, with stop-at, cap, and where stop-at is crossed at this pace."""
+    unit, seconds = _unit(ticks, start)
+    books = snapshot.spend.books
+    settled = [tick.settled_pico / PICO for tick in ticks]
+    times = [(tick.at - start) / seconds for tick in ticks]
+    lines = [Line(tuple(bucket(times, _POINTS)), tuple(bucket(settled, _POINTS)), _ORANGE)]
+    if ticks:
+        lines += _projection(snapshot, times[-1], settled[-1], seconds)
+    limits = [Limit(books.stop_at_pico / PICO, f"stop-at {figures.usd_short(books.stop_at_pico)}")]
+    above = f"; the cap of {figures.usd_short(books.cap_pico)} is above"
+    if books.cap_pico <= 2 * books.stop_at_pico:
+        limits.append(Limit(books.cap_pico / PICO, f"cap {figures.usd_short(books.cap_pico)}"))
+        above = ""
+    forecast = panels.stop_at_forecast(snapshot)
+    sentence = f"Dollars settled: {figures.usd(books.spent_pico)}, {panels.burn(snapshot)}, stop-at {forecast}"
+    return Drawn(Plot(f"{unit} since the start{above}", tuple(lines), tuple(limits)), sentence)
+
+
+def _projection(snapshot: Snapshot, now: float, settled: float, seconds: float) -> list[Line]:
+    if snapshot.run.state != "running" or snapshot.rate is None or snapshot.rate.pico_per_s <= 0:
+        return []
+    per_unit = snapshot.rate.pico_per_s / PICO * seconds
+    crossing = (snapshot.spend.books.stop_at_pico / PICO - settled) / per_unit
+    end_s = panels.progress(snapshot).eta_s
+    ahead = min(crossing, _FARTHEST * max(now, 1.0), *([end_s / seconds] if end_s is not None else []))
+    if ahead <= 0:
+        return []
+    steps = range(25)
+    xs = tuple(now + ahead * step / steps[-1] for step in steps)
+    ys = tuple(settled + per_unit * ahead * step / steps[-1] for step in steps)
+    return [Line(xs, ys, _ORANGE, is_guess=True)]
+
+
+def drift(endpoint: EndpointFigures, counts: Mapping[int, int], number: int, endpoints: int) -> Drawn:
+    """How far samples of one endpoint are off, those that agree left out of the bars.
+
+    Args:
+        endpoint: which.
+        counts: samples by drift other than 0, of the last ones that drift.
+        number: which of the endpoints it is, from 1.
+        endpoints: how many there are.
+    """
+    off = sum(counts.values())
+    shown = _shown_drifts(counts)
+    rest = off - sum(counts.get(tokens, 0) for tokens in shown)
+    names = [f"{tokens:+,}" for tokens in shown] + (["other"] if rest else [])
+    values = [float(counts.get(tokens, 0)) for tokens in shown] + ([float(rest)] if rest else [])
+    which = f"{endpoint.tag} ({number} of {endpoints})"
+    offset = endpoint.row.offset_tokens if endpoint.row is not None else None
+    named = f", offset {offset:+}" if offset else ""
+    agree = f"{endpoint.samples - off:,} of {figures.plural(endpoint.samples, 'sample')} agree with the bill{named}"
+    sentence = f"Drift at {which}: {agree if endpoint.samples else 'no answer yet'}"
+    return Drawn(
+        Plot("tokens billed more than counted: samples", (), (), tuple(names), tuple(values), _VERMILLION), sentence
+    )
+
+
+def _shown_drifts(counts: Mapping[int, int]) -> list[int]:
+    """Choose the drifts that get a bar: all in between where they lie close, else the commonest."""
+    if not counts:
+        return []
+    low, high = min(-2, *counts), max(2, *counts)
+    if high - low <= _DRIFT_BARS:
+        return [tokens for tokens in range(low, high + 1) if tokens]
+    return sorted(sorted(counts, key=lambda tokens: -counts[tokens])[:_DRIFT_BARS])
+
+
+def latency(seconds: Sequence[float], snapshot: Snapshot) -> Drawn:
+    """How long the last answers took."""
+    known = snapshot.latency
+    if not seconds or known is None:
+        return Drawn(Plot("seconds"), "Latency: no answer yet")
+    top = max(seconds)
+    width = _width(top)
+    bins = [0] * (int(top / width) + 1)
+    for value in seconds:
+        bins[int(value / width)] += 1
+    names = tuple(f"{index * width:g}" for index in range(len(bins)))
+    p50, p95 = figures.latency(known.p50_s), figures.latency(known.p95_s)
+    sentence = f"Latency of the last {figures.plural(len(seconds), 'answer')}: p50 {p50}, p95 {p95}"
+    plot = Plot(f"seconds, bars of {width:g} s", names=names, values=tuple(map(float, bins)), color=_GREEN)
+    return Drawn(plot, sentence)
+
+
+def _width(top: float) -> float:
+    """A round width that gives at most so many bins."""
+    step = 0.001
+    while True:
+        for factor in (1, 2, 5):
+            if top / (step * factor) < _LATENCY_BINS:
+                return round(step * factor, 6)
+        step *= 10
+
+
+def _unit(ticks: Sequence[TickRow], start: float) -> tuple[str, float]:
+    """Choose minutes or hours for the axis: its name and its seconds."""
+    is_long = bool(ticks) and ticks[-1].at - start > _HOURS_FROM_S
+    return ("hours", 3_600.0) if is_long else ("minutes", 60.0)
