@@ -1,11 +1,11 @@
 """The provider process of a run: `python -m eagletui.embedded RUN_DIR --backend model|replay`."""
 
 import argparse
-import asyncio
 import fcntl
 import json
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
@@ -14,9 +14,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import uvloop
+
 from eagletui.core.errors import EagleError, LockedError
 from eagletui.core.money import usd_to_pico
 from eagletui.embedded.companion import end_without_engine
+from eagletui.embedded.market import Window
 from eagletui.embedded.server import RunningServer, ServeOptions, serve_until_signalled, write_address
 
 
@@ -32,6 +35,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=usual.threads)
     parser.add_argument("--latency-s", type=float, default=usual.latency_s)
     parser.add_argument("--tokens-per-s", type=float, default=None)
+    parser.add_argument("--recordings", type=Path, default=None)
+    parser.add_argument("--context-tokens", type=int, default=usual.window.context_tokens)
+    parser.add_argument("--completion-tokens", type=int, default=usual.window.completion_tokens)
     parser.add_argument("--key-limit-usd", type=str, default=None)
     parser.add_argument("--end-without-engine", type=float, default=None, metavar="SECONDS")
     chosen = parser.parse_args(argv)
@@ -45,10 +51,14 @@ def main(argv: list[str] | None = None) -> int:
         key_limit_pico=None if chosen.key_limit_usd is None else usd_to_pico(chosen.key_limit_usd),
         latency_s=chosen.latency_s,
         tokens_per_s=chosen.tokens_per_s,
+        recordings=chosen.recordings,
+        window=Window(chosen.context_tokens, chosen.completion_tokens),
         slots=chosen.slots,
         threads=chosen.threads,
     )
     address = folder / "address.json"
+    _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))  # every request in flight is a socket
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
     def on_ready(server: RunningServer) -> None:
@@ -62,7 +72,7 @@ def main(argv: list[str] | None = None) -> int:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             address.unlink(missing_ok=True)
             try:
-                asyncio.run(serve_until_signalled(options, on_ready, (signal.SIGTERM, signal.SIGINT)))
+                uvloop.run(serve_until_signalled(options, on_ready, (signal.SIGTERM, signal.SIGINT)))
             finally:
                 address.unlink(missing_ok=True)
     except EagleError as error:

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from eagletui.embedded.market import MAX_COMPLETION_TOKENS, MODEL_SLUG, ProviderRules
+from eagletui.embedded.market import DEMO_WINDOW, MAX_COMPLETION_TOKENS, MODEL_SLUG, ProviderRules, Window
 
 
 class AskError(Exception):
@@ -65,7 +65,7 @@ class Ask(msgspec.Struct, frozen=True):
     def token_limit(self) -> int:
         """The most tokens the answer may have."""
         asked = self.max_completion_tokens if self.max_completion_tokens is not None else self.max_tokens
-        return MAX_COMPLETION_TOKENS if asked is None else min(asked, MAX_COMPLETION_TOKENS)
+        return MAX_COMPLETION_TOKENS if asked is None else asked
 
     @property
     def parameters(self) -> frozenset[str]:
@@ -82,8 +82,12 @@ class Ask(msgspec.Struct, frozen=True):
         return frozenset(name for name, value in named.items() if value is not None)
 
 
-def read_ask(body: bytes) -> Ask:
+def read_ask(body: bytes, window: Window = DEMO_WINDOW) -> Ask:
     """Decode and check a request body.
+
+    Args:
+        body: as received.
+        window: an answer is cut to what it allows.
 
     Raises:
         AskError: with the status and sentence to answer.
@@ -105,4 +109,6 @@ def read_ask(body: bytes) -> Ask:
         raise AskError(f"temperature must be between 0 and 2, got {ask.temperature}.")
     if ask.top_p is not None and not 0 < ask.top_p <= 1:
         raise AskError(f"top_p must be above 0 and at most 1, got {ask.top_p}.")
-    return ask
+    asked = [limit for limit in (ask.max_completion_tokens, ask.max_tokens) if limit is not None]
+    limit = min([*asked[:1], window.completion_tokens])
+    return msgspec.structs.replace(ask, max_completion_tokens=limit)

@@ -12,6 +12,7 @@ from eagletui.embedded.asks import Ask
 from eagletui.embedded.backend import Answer, Backend, BackendError
 from eagletui.embedded.books import BookRow, Books
 from eagletui.embedded.market import Endpoint
+from eagletui.embedded.pacer import Pacer
 from eagletui.embedded.wire import Shaper
 
 _LOOK_S: Final = 0.05
@@ -75,6 +76,7 @@ class Exchange:
     books: Books
     accounts: Accounts
     shaper: Shaper
+    pacer: Pacer
     comment_every_s: float
     """Pause between keep-alive comments of a stream that has no token yet."""
     client_gone: bool = False
@@ -177,10 +179,14 @@ class Exchange:
 
     async def send_deltas(self, response: web.StreamResponse, answer: Answer) -> None:
         """Send the text of an answer at its pace."""
-        interval_s = self._interval_s(answer)
-        for chunk, tokens in self.shaper.chunks(answer):
-            if interval_s > 0:
-                await asyncio.sleep(interval_s * tokens)
+        interval_s, chunks = self._interval_s(answer), self.shaper.chunks(answer)
+        if interval_s > 0 and self.http.transport is not None and not self.client_gone:
+            try:
+                await self.pacer.send(response, self.http.transport, chunks, interval_s)
+            except ConnectionResetError:
+                self.client_gone = True
+        for chunk, tokens in chunks:
+            await asyncio.sleep(interval_s * tokens)
             await self.send(response, chunk)
 
     async def send(self, response: web.StreamResponse, data: bytes) -> None:

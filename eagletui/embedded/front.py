@@ -17,8 +17,9 @@ from eagletui.embedded.backend import Backend, BackendError, PromptCounter
 from eagletui.embedded.books import Books
 from eagletui.embedded.exchange import Accounts, Exchange
 from eagletui.embedded.faults import FaultScript
-from eagletui.embedded.market import CONTEXT_TOKENS, MODEL_SLUG, NoEndpointError, choose, eligible
-from eagletui.embedded.wire import Shaper
+from eagletui.embedded.market import MODEL_SLUG, NoEndpointError, Window, choose, eligible
+from eagletui.embedded.pacer import Pacer
+from eagletui.embedded.wire import Shaper, Shapes
 
 log = logging.getLogger("eagletui.embedded")
 
@@ -39,11 +40,15 @@ class Front:
     """What the key may spend; None: no limit."""
     bought_pico: int | None = None
     """Credits of the account; None: enough, and `/credits` is for other keys."""
+    window: Window = field(default_factory=Window)
+    """How long conversations and answers may be."""
+    pacer: Pacer = field(default_factory=Pacer)
     comment_every_s: float = 1.0
     clock: Callable[[], float] = time.time
     dice: random.Random = field(default_factory=lambda: random.Random(7))
     """Spreads requests that pin no endpoint."""
     draining: bool = False
+    shapes: Shapes = field(default_factory=Shapes)
     in_flight: int = 0
     """Chat requests being answered."""
     idle: asyncio.Event = field(default_factory=asyncio.Event)
@@ -70,7 +75,7 @@ class Front:
         exchange: Exchange | None = None
         status: int | str = "failed"
         try:
-            ask = read_ask(await self._admitted_body(http))
+            ask = read_ask(await self._admitted_body(http), self.window)
             exchange = self._exchange(http, ask, generation_id)
             fault = self.faults.pick(ask, exchange.endpoint)
             response = await (exchange.serve() if fault is None else fault.serve(exchange))
@@ -111,9 +116,9 @@ class Front:
                 str(error), status=404, error_type="constraint_filtered", availability="constraint_filtered"
             ) from error
         prompt_tokens = self.counter.count(ask.messages)
-        if prompt_tokens + ask.token_limit > CONTEXT_TOKENS:
+        if prompt_tokens + ask.token_limit > self.window.context_tokens:
             raise AskError(
-                f"This endpoint's maximum context length is {CONTEXT_TOKENS} tokens; the request asks for "
+                f"This endpoint's maximum context length is {self.window.context_tokens} tokens; the request asks for "
                 f"{prompt_tokens} of input and {ask.token_limit} of output.",
                 error_type="context_length_exceeded",
             )
@@ -125,9 +130,19 @@ class Front:
             endpoint=endpoint,
             vocabulary=self.vocabulary,
             logprobs=ask.logprobs and endpoint.logprobs,
+            shapes=self.shapes,
         )
         return Exchange(
-            http, ask, endpoint, prompt_tokens, self.backend, self.books, self.accounts, shaper, self.comment_every_s
+            http=http,
+            ask=ask,
+            endpoint=endpoint,
+            prompt_tokens=prompt_tokens,
+            backend=self.backend,
+            books=self.books,
+            accounts=self.accounts,
+            shaper=shaper,
+            pacer=self.pacer,
+            comment_every_s=self.comment_every_s,
         )
 
     def _require_credits(self, bound_pico: int, token_limit: int) -> None:
@@ -141,13 +156,13 @@ class Front:
         )
 
     async def _models(self, http: web.Request) -> web.Response:
-        return _json(wire.models())
+        return _json(wire.models(self.window))
 
     async def _endpoints(self, http: web.Request) -> web.Response:
         slug = f"{http.match_info['author']}/{http.match_info['slug']}"
         if slug != MODEL_SLUG:
             return _not_found(f"Model {slug} does not exist", availability="model_not_found")
-        return _json(wire.endpoints(self.faults.offer()))
+        return _json(wire.endpoints(self.faults.offer(), self.window))
 
     async def _generation(self, http: web.Request) -> web.Response:
         try:

@@ -22,6 +22,18 @@ _SAMPLING: Final = ("max_tokens", "temperature", "top_p", "top_k", "seed")
 
 
 @dataclass(frozen=True, slots=True)
+class Window:
+    """How long conversations and answers may be."""
+
+    context_tokens: int = CONTEXT_TOKENS
+    completion_tokens: int = MAX_COMPLETION_TOKENS
+
+
+DEMO_WINDOW: Final = Window()
+"""The model's own."""
+
+
+@dataclass(frozen=True, slots=True)
 class Endpoint:
     """One way to reach the model, with its price and abilities."""
 

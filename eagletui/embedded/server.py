@@ -23,7 +23,7 @@ from eagletui.embedded.data import replay_path, tokenizer_dir
 from eagletui.embedded.deltas import load_vocabulary
 from eagletui.embedded.faults import FaultScript, load_faults
 from eagletui.embedded.front import Front
-from eagletui.embedded.market import ENDPOINTS, MODEL_SLUG
+from eagletui.embedded.market import DEMO_WINDOW, ENDPOINTS, MODEL_SLUG, Window
 from eagletui.embedded.replay import ReplayBackend, load_recordings
 
 HOST = "127.0.0.1"
@@ -48,6 +48,10 @@ class ServeOptions:
     """Replay: wait before the first token."""
     tokens_per_s: float | None = None
     """Replay: pace of a stream; None sends it at once."""
+    recordings: Path | None = None
+    """Replay: a file of answers; None takes the recorded ones of SmolLM2."""
+    window: Window = DEMO_WINDOW
+    """How long conversations and answers may be; the model's own is the default."""
     slots: int = 8
     """Model: answers computed at a time."""
     threads: int = 1
@@ -94,6 +98,7 @@ async def start_server(options: ServeOptions) -> RunningServer:
         faults=faults,
         key_limit_pico=options.key_limit_pico,
         bought_pico=options.bought_pico,
+        window=options.window,
     )
     runner = web.AppRunner(front.application(), access_log=None, shutdown_timeout=1.0)
     await runner.setup()
@@ -111,7 +116,8 @@ async def start_server(options: ServeOptions) -> RunningServer:
 
 async def _start_backend(options: ServeOptions, vocabulary: Vocabulary) -> Backend:
     if options.backend == "replay":
-        return ReplayBackend(load_recordings(replay_path()), options.latency_s, options.tokens_per_s)
+        recordings = load_recordings(options.recordings or replay_path())
+        return ReplayBackend(recordings, options.latency_s, options.tokens_per_s)
     from eagletui.embedded.llama import start_model
 
     return await start_model(vocabulary, slots=options.slots, threads=options.threads)

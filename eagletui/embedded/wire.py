@@ -4,9 +4,9 @@ Money is written as a JSON number with every digit, never through a float.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -16,15 +16,18 @@ from eagletui.embedded.backend import Answer
 from eagletui.embedded.books import BookRow
 from eagletui.embedded.deltas import TextDelta, split_deltas
 from eagletui.embedded.market import (
-    CONTEXT_TOKENS,
     ENDPOINTS,
     HUGGING_FACE_ID,
-    MAX_COMPLETION_TOKENS,
     MODEL_NAME,
     MODEL_SLUG,
     Endpoint,
+    Window,
 )
 
+K = TypeVar("K")
+V = TypeVar("V")
+
+SHAPES_KEPT: Final = 256
 NON_RETRYABLE = ("model_not_found", "no_endpoints", "constraint_filtered")
 SSE_COMMENT = b": OPENROUTER PROCESSING\n\n"
 SSE_DONE = b"data: [DONE]\n\n"
@@ -60,6 +63,25 @@ def error_object(
 
 
 @dataclass(frozen=True, slots=True)
+class Shapes:
+    """The shapes of answers given lately, because recorded ones are given again and again."""
+
+    deltas: dict[tuple[int, ...], tuple[TextDelta, ...]] = field(default_factory=dict)
+    """By output ids."""
+    choices: dict[tuple[tuple[int, ...], tuple[float, ...] | None], tuple[tuple[bytes, int], ...]] = field(
+        default_factory=dict
+    )
+    """Ends of events and their tokens, by output ids and the logprobs shown."""
+
+    @staticmethod
+    def keep(shapes: dict[K, V], key: K, value: V) -> None:
+        """Add a shape, forgetting all others where there are too many."""
+        if len(shapes) >= SHAPES_KEPT:
+            shapes.clear()
+        shapes[key] = value
+
+
+@dataclass(frozen=True, slots=True)
 class Shaper:
     """Gives one generation its shapes: a body, or the chunks of a stream."""
 
@@ -70,13 +92,29 @@ class Shaper:
     vocabulary: Vocabulary
     logprobs: bool
     """The request asked for logprobs and the endpoint gives them."""
+    shapes: Shapes
 
     def deltas(self, answer: Answer) -> tuple[TextDelta, ...]:
         """Split an answer into the steps of its stream."""
-        return split_deltas(answer.output_ids, self.vocabulary)
+        known = self.shapes.deltas.get(answer.output_ids)
+        if known is None:
+            known = split_deltas(answer.output_ids, self.vocabulary)
+            self.shapes.keep(self.shapes.deltas, answer.output_ids, known)
+        return known
 
     def chunks(self, answer: Answer) -> Iterator[tuple[bytes, int]]:
         """Yield the events that carry text, each with the number of tokens that became visible with it."""
+        key = (answer.output_ids, answer.logprobs if self.logprobs else None)
+        known = self.shapes.choices.get(key)
+        if known is None:
+            known = tuple(self._choices(answer))
+            self.shapes.keep(self.shapes.choices, key, known)
+        head = b"data: " + encode(self._chunk([])).removesuffix(b"]}")
+        for choice, tokens in known:
+            yield head + choice, tokens
+
+    def _choices(self, answer: Answer) -> Iterator[tuple[bytes, int]]:
+        """Yield the part of each event that is the same whenever the answer is given."""
         position = 0
         for delta in self.deltas(answer):
             entries = self._entries(answer, position, len(delta.ids))
@@ -89,7 +127,7 @@ class Shaper:
                     "native_finish_reason": None,
                     "logprobs": entries,
                 }
-                yield event(self._chunk([choice])), len(delta.ids)
+                yield encode(choice) + b"]}\n\n", len(delta.ids)
 
     def finish_chunk(self, answer: Answer, finish_reason: str | None = None) -> bytes:
         """Build the event that carries the finish reason, and the logprob of tokens that showed no text.
@@ -195,22 +233,22 @@ def pricing(endpoint: Endpoint) -> dict[str, Any]:
     }
 
 
-def models() -> dict[str, Any]:
+def models(window: Window) -> dict[str, Any]:
     """Build `GET /models`: its price is the first endpoint's."""
     model = {
         "id": MODEL_SLUG,
         "name": MODEL_NAME,
         "hugging_face_id": HUGGING_FACE_ID,
-        "context_length": CONTEXT_TOKENS,
+        "context_length": window.context_tokens,
         "pricing": pricing(ENDPOINTS[0]),
-        "top_provider": {"context_length": CONTEXT_TOKENS, "max_completion_tokens": MAX_COMPLETION_TOKENS},
+        "top_provider": {"context_length": window.context_tokens, "max_completion_tokens": window.completion_tokens},
         "supported_parameters": sorted({name for e in ENDPOINTS for name in e.supported_parameters}),
         "is_trainable_text": True,
     }
     return {"data": [model]}
 
 
-def endpoints(offer: Sequence[Endpoint] = ENDPOINTS) -> dict[str, Any]:
+def endpoints(offer: Sequence[Endpoint], window: Window) -> dict[str, Any]:
     """Build `GET /models/{author}/{slug}/endpoints`.
 
     `supports_streaming` is this provider's own field (absent elsewhere: true): one endpoint answers in one piece only.
@@ -221,8 +259,8 @@ def endpoints(offer: Sequence[Endpoint] = ENDPOINTS) -> dict[str, Any]:
             "tag": endpoint.tag,
             "provider_name": endpoint.provider_name,
             "quantization": endpoint.quantization,
-            "context_length": CONTEXT_TOKENS,
-            "max_completion_tokens": MAX_COMPLETION_TOKENS,
+            "context_length": window.context_tokens,
+            "max_completion_tokens": window.completion_tokens,
             "max_prompt_tokens": None,
             "pricing": pricing(endpoint),
             "supported_parameters": list(endpoint.supported_parameters),
