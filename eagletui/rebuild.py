@@ -34,7 +34,7 @@ from eagletui.tokens.judge import Judgement, Sample, endpoint_verdicts, judge_sa
 from eagletui.tokens.live_check import DIFFERENCE, EVERY, checked
 from eagletui.tokens.load import Tokenizer, load_tokenizer
 from eagletui.tokens.parts import measure_with
-from eagletui.tokens.profiles import COUNTED, Observed, ProfileChoice, settle_profile
+from eagletui.tokens.profiles import COUNTED, ENOUGH, Observed, ProfileChoice, settle_profile
 from eagletui.tokens.variants import MOST_SAMPLES
 
 BATCH: Final = 200
@@ -371,7 +371,7 @@ def _write(folder: RunFolder, config: RunConfig, report: Rebuild, changes: Seque
                 cause = report.causes.get(endpoint)
                 writer.set_endpoint_rules(
                     endpoint,
-                    profile=choice.profile.name,
+                    profile=None if config.model.profile == AUTO and choice.samples < ENOUGH else choice.profile.name,
                     offset=None if cause is None else cause.offset,
                     cause=None if cause is None else cause.name,
                 )

@@ -9,6 +9,7 @@ import typer
 
 from eagletui.cli.output import counted, print_json, print_pairs
 from eagletui.cli.worth_a_look import print_worth_a_look
+from eagletui.config import load_config
 from eagletui.core.errors import InputError, RunError
 from eagletui.core.fidelity import PROVED
 from eagletui.core.money import format_usd, pico_to_usd_string, usd_to_pico
@@ -18,7 +19,8 @@ from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_samples import SampleDetail, StoredTokens
 from eagletui.ledger.rows import OpinionRow
 from eagletui.runs import RunFolder, find
-from eagletui.tokens.formats import load_format
+from eagletui.tokens.formats import AUTO, load_format
+from eagletui.tokens.profiles import UNTOUCHED
 
 TAIL_IDS = 8
 CONTEXT_CHARACTERS = 120
@@ -50,7 +52,11 @@ def inspect(
             raise InputError(f"Run {folder.name} has no sample with the key {clean_line(sample, 80)}.{hint}")
         format_name = reader.run().format
         opinion = reader.opinion(detail.row.id)
-    described = {**describe(detail, read_vocabulary(folder), format_name), "opinion": describe_opinion(opinion)}
+        profile = _profile_of(folder, reader, detail.row.endpoint)
+    described = {
+        **describe(detail, read_vocabulary(folder), format_name, profile),
+        "opinion": describe_opinion(opinion),
+    }
     if json_:
         print_json(described)
     else:
@@ -58,7 +64,18 @@ def inspect(
     return 0
 
 
-def describe(detail: SampleDetail, vocabulary: Vocabulary | None, format_name: str) -> dict[str, Any]:
+def _profile_of(folder: RunFolder, reader: LedgerReader, endpoint: str | None) -> str | None:
+    """The loss profile under which a sample was rebuilt."""
+    name = load_config(folder.config_path).model.profile
+    if endpoint is None or name != AUTO:
+        return None if endpoint is None else name
+    chosen = next((row.profile for row in reader.endpoints() if row.tag == endpoint), None)
+    return f"{UNTOUCHED} (auto has not chosen yet)" if chosen is None else f"{chosen} (chosen by auto)"
+
+
+def describe(
+    detail: SampleDetail, vocabulary: Vocabulary | None, format_name: str, profile: str | None = None
+) -> dict[str, Any]:
     """Return everything known about a sample as JSON values."""
     row, tokens = detail.row, detail.tokens
     return {
@@ -67,6 +84,7 @@ def describe(detail: SampleDetail, vocabulary: Vocabulary | None, format_name: s
         "state": row.state,
         "failure": None if row.failure_kind is None else {"kind": row.failure_kind, "detail": row.failure_detail},
         "endpoint": row.endpoint,
+        "profile": profile,
         "finish_reason": row.finish_reason,
         "evidence": row.evidence,
         "reason": None if tokens is None else tokens.reason,
@@ -203,6 +221,7 @@ def _print(sample: dict[str, Any]) -> None:
             ("evidence", evidence),
             *_opinion_pairs(sample["opinion"]),
             ("usability", sample["usability"] or "-"),
+            ("loss profile", clean_line(sample["profile"] or "-")),
             ("tokens", f"{_number(sample['counted'])} counted, {_number(sample['billed'])} billed, {_drift(sample)}"),
             ("cost", f"{cost} in {counted(len(sample['attempts']), 'attempt')}"),
             ("features", "extracted" if sample["extracted"] else "-"),

@@ -114,6 +114,7 @@ def status_object(snapshot: Snapshot) -> dict[str, Any]:
             }
             for finding in snapshot.findings
         ],
+        "profiles": profiles_of(snapshot),
     }
 
 
@@ -135,6 +136,11 @@ def status_pairs(snapshot: Snapshot) -> list[tuple[str, str]]:
         ("dollars", dollars_text(snapshot)),
         ("features", _features_text(snapshot)),
     ]
+    profiles = ", ".join(
+        f"{clean_line(tag)}: {name}" for tag, name in profiles_of(snapshot).items() if name is not None
+    )
+    if profiles:
+        pairs.append(("loss profiles", profiles))
     if snapshot.rate is not None and run.state not in FINISHED_RUNS:
         pairs.append(
             ("pace", f"{snapshot.rate.samples_per_s:.2f} samples/s, {snapshot.rate.output_tokens_per_s:,.0f} tokens/s")
@@ -144,6 +150,15 @@ def status_pairs(snapshot: Snapshot) -> list[tuple[str, str]]:
         pairs.append((worker.role, f"{how}, pid {worker.pid}, last heard {worker.heartbeat_age_s:,.0f} s ago"))
     pairs += [("finding", clean_line(f"{finding.sentence} {finding.action}")) for finding in snapshot.findings]
     return pairs
+
+
+def profiles_of(snapshot: Snapshot) -> dict[str, str | None]:
+    """Return the loss profile of every endpoint that answered; None where `auto` has too few answers to choose from."""
+    return {
+        endpoint.tag: None if endpoint.row is None else endpoint.row.profile
+        for endpoint in snapshot.endpoints
+        if endpoint.samples
+    }
 
 
 def _features_text(snapshot: Snapshot) -> str:

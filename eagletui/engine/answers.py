@@ -3,10 +3,10 @@
 import asyncio
 import random
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -16,13 +16,16 @@ from eagletui.core.drift import Verdict, distrust, relabel
 from eagletui.core.errors import EagleError
 from eagletui.core.reply import Reply
 from eagletui.core.text import clean_line
+from eagletui.engine.live_profiles import LiveProfiles, unprofiled
 from eagletui.ledger.orders import QueuedSample, TokensResult
+from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_samples import ToRebuild
 from eagletui.providers.base import RawReply, Sampling
 from eagletui.providers.reading import read_kept, read_reply
 from eagletui.run_ids import RunIds, as_stored
 from eagletui.tokens.answer import Rebuilt
 from eagletui.tokens.live_check import LiveCheck
+from eagletui.tokens.profiles import ProfileChoice
 
 T = TypeVar("T")
 
@@ -55,11 +58,35 @@ class Judged:
     """The same for the ledger."""
     verdict: Verdict
     """What was known of the endpoint then."""
+    profile: str = ""
+    """Name of the loss profile it was rebuilt under."""
+    chosen: ProfileChoice | None = None
+    """What `auto` chose for the endpoint on this answer, which is rebuilt under it already."""
     trouble: str = ""
     traits: Traits | None = None
     """What the answer looks like; None where the content is not checked."""
     encoders_differ: bool = False
     """The fast encoder was found wrong on this answer and is used no more."""
+
+
+class Restored(NamedTuple):
+    """What an earlier engine left of endpoints without a profile."""
+
+    samples: Mapping[str, Sequence[int]]
+    """Answered ones on disk, by endpoint."""
+    chosen: Mapping[str, ProfileChoice]
+    """Profiles that these choose already."""
+
+
+class Remade(NamedTuple):
+    """A kept answer, rebuilt."""
+
+    sample_id: int
+    sample_key: str
+    reply: Reply
+    rebuilt: Rebuilt
+    """Before any label was taken back."""
+    result: TokensResult
 
 
 class AnswerDesk:
@@ -76,6 +103,7 @@ class AnswerDesk:
         self._doubted = doubted
         self._check = LiveCheck()
         self._looks = 0
+        self._live = LiveProfiles(ids)
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="answers")
         self.waiting = 0
         """Replies received and not judged yet."""
@@ -102,7 +130,20 @@ class AnswerDesk:
         finally:
             self.waiting -= 1
 
-    async def again(self, items: Sequence[ToRebuild], verdict: Verdict) -> list[tuple[int, TokensResult]]:
+    @property
+    def awaits_profiles(self) -> bool:
+        """Whether `auto` chooses and another choice than fields as they come would give other texts."""
+        return self._live.matters
+
+    def restore(self, reader: LedgerReader) -> Restored:
+        """Take the answers from which `auto` has not chosen yet; call it before the first answer is judged."""
+        kept = unprofiled(self._ids, reader)
+        chosen = self._live.restore(self._ids, reader, kept)
+        profiles = {endpoint: choice.profile for endpoint, choice in chosen.items()}
+        self._ids = replace(self._ids, profiles={**self._ids.profiles, **profiles})
+        return Restored(kept, chosen)
+
+    async def again(self, items: Sequence[ToRebuild], verdict: Verdict) -> list[Remade]:
         """Rebuild kept answers of one endpoint.
 
         Args:
@@ -110,7 +151,7 @@ class AnswerDesk:
             verdict: what the endpoint's answers say now.
 
         Returns:
-            Sample ids with what to store; answers that cannot be rebuilt are left out.
+            What to store; answers that cannot be rebuilt are left out.
         """
         return await self._compute(lambda: [made for item in items for made in self._again(item, verdict)])
 
@@ -146,6 +187,8 @@ class AnswerDesk:
         sample = ready.sample
         traits = self._look(reply, sample)
         differ = False
+        chosen = self._choose(reply, sample, endpoint)
+        profile = self._ids.profile(endpoint).name
         try:
             rebuilt = self._rebuild(reply, sample.prompt, sample.dataset, endpoint, verdict)
             if self._check.differs(self._ids.tokenizer, self._checked_text(rebuilt, ready)):
@@ -153,11 +196,11 @@ class AnswerDesk:
                 self._ids = replace(self._ids, tokenizer=self._ids.tokenizer.without_stand_in())
                 rebuilt = self._rebuild(reply, sample.prompt, sample.dataset, endpoint, verdict)
         except EagleError as error:
-            return Judged(reply, None, None, verdict, clean_line(str(error), 300), traits)
+            return Judged(reply, None, None, verdict, profile, chosen, clean_line(str(error), 300), traits)
         final = labelled(rebuilt, reply, verdict, doubted=self._doubted)
         prompt_ids = self._ids.prompt_ids(sample.prompt, sample.dataset) if differ else ready.prompt_ids
         stored = as_stored(final, reply, prompt_ids)
-        return Judged(reply, rebuilt, stored, verdict, traits=traits, encoders_differ=differ)
+        return Judged(reply, rebuilt, stored, verdict, profile, chosen, traits=traits, encoders_differ=differ)
 
     def _look(self, reply: Reply, sample: QueuedSample) -> Traits | None:
         """Look at an answer's content, unless others wait for their ids."""
@@ -165,6 +208,12 @@ class AnswerDesk:
         if not self._ids.config.check.content or (self.waiting > HURRIED and self._looks % 4):
             return None
         return traits_of(reply, sample.prompt, sample.dataset)
+
+    def _choose(self, reply: Reply, sample: QueuedSample, endpoint: str) -> ProfileChoice | None:
+        chosen = self._live.take(self._ids, reply, sample, endpoint)
+        if chosen is not None:
+            self._ids = replace(self._ids, profiles={**self._ids.profiles, endpoint: chosen.profile})
+        return chosen
 
     def _rebuild(self, reply: Reply, prompt: Prompt, dataset: str, endpoint: str, verdict: Verdict) -> Rebuilt:
         offset = None if verdict.cause is None else verdict.cause.offset
@@ -174,7 +223,7 @@ class AnswerDesk:
         prompt = self._ids.tokenizer.vocabulary.decode(ready.prompt_ids or ()).decode("utf-8", "replace")
         return prompt + rebuilt.raw
 
-    def _again(self, item: ToRebuild, verdict: Verdict) -> Iterator[tuple[int, TokensResult]]:
+    def _again(self, item: ToRebuild, verdict: Verdict) -> Iterator[Remade]:
         row = item.row
         try:
             reply = read_kept(item.reply.encoding, item.reply.body)
@@ -182,7 +231,8 @@ class AnswerDesk:
         except EagleError:
             return  # it was named when it came
         final = labelled(rebuilt, reply, verdict, doubted=self._doubted)
-        yield row.id, as_stored(final, reply, None if item.tokens is None else item.tokens.prompt_ids)
+        result = as_stored(final, reply, None if item.tokens is None else item.tokens.prompt_ids)
+        yield Remade(row.id, row.sample_key, reply, rebuilt, result)
 
 
 def labelled(rebuilt: Rebuilt, reply: Reply, verdict: Verdict, *, doubted: bool) -> Rebuilt:

@@ -13,7 +13,7 @@ from eagletui.core.findings import Finding
 from eagletui.core.money import format_usd
 from eagletui.core.prompt_counts import PromptCounts
 from eagletui.core.reply import Reply
-from eagletui.engine.answers import ReadySample
+from eagletui.engine.answers import ReadySample, Remade
 from eagletui.engine.budget import PromptBounds
 from eagletui.engine.dispatch import THROTTLED, Landing
 from eagletui.engine.gates import Gates
@@ -24,6 +24,7 @@ from eagletui.engine.watch import Review, Watch, labels_alike, write_finding, wr
 from eagletui.ledger.orders import Finished, Overrun
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.providers.base import ProviderFailure
+from eagletui.tokens.profiles import UNTOUCHED, ProfileChoice
 
 BREAKER_FAILURES: Final = 20
 BREAKER_S: Final = 60.0
@@ -37,6 +38,8 @@ class _Judgement(NamedTuple):
     sample_id: int
     ended: bool
     """The model ended the answer itself, so that a constant of the end token applies."""
+    outdated: bool
+    """Rebuilt under another loss profile than the endpoint has now, so it is rebuilt once it is on disk."""
 
 
 @dataclass(slots=True)
@@ -59,6 +62,14 @@ class Lessons:
     """By endpoint: the constant under which they are rebuilt."""
     _stale: dict[str, "array[int]"] = field(default_factory=dict)
     """By endpoint: samples on disk that were labelled before the verdict in force."""
+    unprofiled: dict[str, "array[int]"] = field(default_factory=dict)
+    """By endpoint whose profile `auto` has not chosen: samples on disk."""
+    _profiles: dict[str, str] = field(default_factory=dict)
+    """By endpoint: the profile that `auto` chose in this engine's life."""
+    _chosen: list[tuple[str, ProfileChoice]] = field(default_factory=list)
+    """Choices that the ledger does not know yet."""
+    _outdated: dict[str, "array[int]"] = field(default_factory=dict)
+    """By endpoint: samples on disk to be rebuilt under its profile."""
     _failures_in_a_row: int = 0
     _answered_at: float = field(default_factory=time.monotonic)
 
@@ -68,6 +79,11 @@ class Lessons:
             is_new = await self.ledger.do(partial(write_finding, finding))
             if is_new and self.check.on_breach != "warn":
                 self.gates.want_pause("check", f"{finding.sentence}. {finding.action}")
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something learned has not reached the ledger yet."""
+        return bool(self.second_look.waiting or self._chosen or self._outdated or self.watch.has_news)
 
     def landed(self, landing: Landing) -> None:
         """Learn from the end of a request."""
@@ -91,6 +107,10 @@ class Lessons:
             judged = self._judged.pop(finished.attempt_id, None)
             if judged is None:
                 continue
+            if judged.endpoint not in self._profiles:
+                self.unprofiled.setdefault(judged.endpoint, array("q")).append(judged.sample_id)
+            if judged.outdated:
+                self._outdated.setdefault(judged.endpoint, array("q")).append(judged.sample_id)
             if judged.ended:
                 self._ended.setdefault(judged.endpoint, array("q")).append(judged.sample_id)
             if not labels_alike(judged.verdict, self.watch.verdict(judged.endpoint)):
@@ -108,12 +128,44 @@ class Lessons:
 
     async def review(self) -> None:
         """Judge the endpoints that answered, and act on a breach of `[check]`."""
+        await self._write_choices()
         stale, self._stale = self._stale, {}
         for review in self.watch.review(stale):
             await self.ledger.do(partial(_write_review, review))
             self._look_again(review, stale.get(review.endpoint, ()))
             for breach in review.breaches:
                 await self._breached(review.endpoint, breach)
+
+    async def _write_choices(self) -> None:
+        """Put new profiles into the ledger, and have what came before them rebuilt."""
+        chosen, self._chosen = self._chosen, []
+        outdated, self._outdated = self._outdated, {}
+        for endpoint, choice in chosen:
+            write = partial(_write_choice, endpoint, choice)
+            if samples := outdated.pop(endpoint, None):
+                self.second_look.ask(endpoint, self.watch.verdict(endpoint), samples, self._recount, write)
+            else:
+                await self.ledger.do(write)
+        for endpoint, samples in outdated.items():
+            self.second_look.ask(endpoint, self.watch.verdict(endpoint), samples, self._recount)
+
+    def _recount(self, endpoint: str, made: Remade) -> None:
+        self.watch.see(endpoint, made.sample_key, made.reply, made.rebuilt)
+
+    def take_profile(self, endpoint: str, choice: ProfileChoice) -> None:
+        """Have everything before this choice rebuilt where it was rebuilt under another profile."""
+        name = choice.profile.name
+        self._profiles[endpoint] = name
+        self._chosen.append((endpoint, choice))
+        earlier = self.unprofiled.pop(endpoint, None)
+        self.watch.decided(endpoint, anew=name != UNTOUCHED)
+        if name == UNTOUCHED:
+            return
+        if earlier:
+            self._outdated.setdefault(endpoint, array("q")).extend(earlier)
+        for attempt_id, judged in self._judged.items():
+            if judged.endpoint == endpoint:
+                self._judged[attempt_id] = judged._replace(outdated=True)
 
     def _look_again(self, review: Review, stale: Sequence[int]) -> None:
         """Have answers rebuilt that were filed under another constant of their endpoint: labels alone cannot prove."""
@@ -131,15 +183,20 @@ class Lessons:
         if judged is None:
             return
         tag = flight.endpoint.tag
+        if judged.chosen is not None:
+            self.take_profile(tag, judged.chosen)
         if judged.reply.usage is not None:
             self.bounds.learn(tag, flight.ready.prompt_tokens, judged.reply.usage.prompt_tokens)
         if judged.traits is not None:
             self.watch.look(tag, flight.ready.sample.key, judged.traits)
         if judged.rebuilt is not None:
             ready = flight.ready
-            self.watch.see(tag, ready.sample.key, judged.reply, judged.rebuilt, _prompt_counts(ready, judged.reply))
+            outdated = judged.profile != self._profiles.get(tag, judged.profile)
+            if not outdated:
+                self.watch.see(tag, ready.sample.key, judged.reply, judged.rebuilt, _prompt_counts(ready, judged.reply))
             self._causes.setdefault(tag, judged.verdict.cause)
-            self._judged[flight.attempt_id] = _Judgement(tag, judged.verdict, ready.sample.id, judged.rebuilt.ended)
+            ended = judged.rebuilt.ended
+            self._judged[flight.attempt_id] = _Judgement(tag, judged.verdict, ready.sample.id, ended, outdated)
 
     def _note_failure(self, failure: ProviderFailure) -> None:
         self._failures_in_a_row += 1
@@ -168,6 +225,11 @@ def _prompt_counts(ready: ReadySample, reply: Reply) -> PromptCounts | None:
     if billed is None or ready.prompt_ids is None:
         return None
     return PromptCounts(billed, len(ready.prompt_ids), ready.sample.prompt.tools_json is not None)
+
+
+def _write_choice(endpoint: str, choice: ProfileChoice, writer: LedgerWriter) -> None:
+    writer.choose_profile(endpoint, choice.profile.name)
+    writer.event("info", "engine", "profile", f"{endpoint}: loss profile {choice.profile.name}. {choice.reason}")
 
 
 def _close_endpoint(endpoint: str, writer: LedgerWriter) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import time
+from array import array
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
@@ -81,10 +82,13 @@ class Runner:
         self._pace = Pace(offered.weights(), run.max_in_flight)
         self._gates = Gates(ledger, run.state, run.pause_reason)
         self._filing = Filing(ledger, self._filed)
+        restored = desk.restore(self._reader)
+        watch = Watch(config.check, doubted=bool(doubts), awaits_profiles=desk.awaits_profiles)
         for row in self._reader.endpoints():
             if row.tag in self._pace.lanes:
                 self._pace.lanes[row.tag].quarantined = row.state == "quarantined"
-        watch = Watch(config.check, doubted=bool(doubts))
+            if row.profile is not None:
+                watch.decided(row.tag)
         with CountsReader(folder.ledger_path) as counts:
             standing = [_finding(row) for row in self._reader.findings() if row.closed_at is None]
             watch.restore(counts.counted_groups(), standing)
@@ -96,7 +100,10 @@ class Runner:
             watch=watch,
             bounds=PromptBounds(),
             second_look=SecondLook(folder.ledger_path, desk, ledger),
+            unprofiled={tag: array("q", samples) for tag, samples in restored.samples.items()},
         )
+        for tag, choice in restored.chosen.items():
+            self._lessons.take_profile(tag, choice)
         self._dispatcher = Dispatcher(
             provider=provider,
             model_id=config.model.id,
@@ -230,7 +237,7 @@ class Runner:
             return self._code() if self._signals or self._explained() else None
         if self._signals == 0 and await self._lifted():
             return None
-        if self._dispatcher.flights or self._filing.waiting or self._desk.waiting or self._lessons.second_look.waiting:
+        if self._dispatcher.flights or self._filing.waiting or self._desk.waiting or self._lessons.is_busy:
             return None
         if self._signals:
             return INTERRUPTED

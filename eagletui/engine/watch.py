@@ -30,9 +30,16 @@ from eagletui.engine.content_watch import ContentWatch
 from eagletui.ledger.reader_counts import CountedGroup
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.tokens.answer import Rebuilt
+from eagletui.tokens.profiles import ENOUGH
 
 BREACHES: Final = ("constant", "counts", "end_token", "drift", "unproven", *CONTENT_KINDS)
 """Findings that break `[check]`."""
+
+OF_COUNTS: Final = ("constant", "counts", "drift")
+"""Those that another loss profile may undo."""
+
+AWAITED: Final = 2 * ENOUGH
+"""Answers of an endpoint after which its counts speak even if too few of them ended by themselves to choose from."""
 
 CHECKED_KINDS: Final = (*BREACHES, "cut_anew", "prompt", "arguments", "endpoint", "failures")
 """Findings that the watch opens and closes."""
@@ -100,6 +107,12 @@ class Tally:
     findings: tuple[Finding, ...] = ()
     """As last reviewed."""
 
+    def anew(self) -> "Tally":
+        """A tally whose answers are to be counted again; what does not depend on their ids stays."""
+        return Tally(
+            prompts=self.prompts, prompt_example=self.prompt_example, requests=self.requests, findings=self.findings
+        )
+
     def take_prompt(self, counts: PromptCounts, sample_key: str) -> None:
         """Add a prompt whose tokens are counted and billed."""
         if self.prompts.total() < PROMPTS_COUNTED:
@@ -161,17 +174,29 @@ class Review:
 class Watch:
     """Keeps the tallies of a run."""
 
-    def __init__(self, check: CheckSection, *, doubted: bool = False, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        check: CheckSection,
+        *,
+        doubted: bool = False,
+        awaits_profiles: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         """Start with nothing seen.
 
         Args:
             check: limits of the config.
             doubted: the format does not fit the tokenizer, so no verdict may make a count count again.
+            awaits_profiles: `auto` has yet to choose loss profiles, under which the counts may agree; until `decided`
+                is called for an endpoint, what its counts show is a finding and no breach.
             clock: Unix seconds.
         """
         self._content = ContentWatch(clock)
         self._check = check
         self._doubted = doubted
+        self._awaits_profiles = awaits_profiles
+        self._decided: set[str] = set()
+        self._withheld: set[str] = set()
         self._tallies: dict[str, Tally] = {}
         self._touched: set[str] = set()
         self._raised: set[tuple[str, str]] = set()
@@ -207,6 +232,24 @@ class Watch:
         """Return what an endpoint's answers said at the last review."""
         tally = self._tallies.get(endpoint)
         return Verdict() if tally is None else tally.verdict
+
+    @property
+    def has_news(self) -> bool:
+        """Whether answers were counted since the last review."""
+        return bool(self._touched)
+
+    def decided(self, endpoint: str, *, anew: bool = False) -> None:
+        """Learn that an endpoint's loss profile stands.
+
+        Args:
+            endpoint: the one it is for.
+            anew: answers are counted again under it, so what was counted is forgotten.
+        """
+        self._decided.add(endpoint)
+        if anew and endpoint in self._tallies:
+            self._tallies[endpoint] = self._tallies[endpoint].anew()
+        if endpoint in self._tallies:
+            self._touched.add(endpoint)
 
     def see(
         self, endpoint: str, sample_key: str, reply: Reply, rebuilt: Rebuilt, prompt: PromptCounts | None = None
@@ -264,16 +307,23 @@ class Watch:
         changed = is_stale or not labels_alike(verdict, tally.verdict)
         tally.verdict = verdict
         findings = self._findings(endpoint, tally)
-        if not changed and findings == tally.findings:
+        withheld = self._withholds(endpoint, tally)
+        if not changed and findings == tally.findings and (withheld or endpoint not in self._withheld):
             return None
         tally.findings = findings
-        standing = {(finding.kind, endpoint) for finding in findings}
+        self._withheld.discard(endpoint)
+        if withheld and any(finding.kind in OF_COUNTS for finding in findings):
+            self._withheld.add(endpoint)
+        standing = {(f.kind, endpoint) for f in findings if not (withheld and f.kind in OF_COUNTS)}
         self._raised -= {known for known in self._raised if known[1] == endpoint and known not in standing}
-        breaches = tuple(
-            finding for finding in findings if finding.kind in BREACHES and (finding.kind, endpoint) not in self._raised
-        )
+        new = standing - self._raised
+        breaches = tuple(f for f in findings if f.kind in BREACHES and (f.kind, endpoint) in new)
         self._raised |= standing
         return Review(endpoint, verdict, changed and not self._doubted, findings, breaches)
+
+    def _withholds(self, endpoint: str, tally: Tally) -> bool:
+        """Tell whether a loss profile may yet explain what an endpoint's counts show."""
+        return self._awaits_profiles and endpoint not in self._decided and tally.samples < AWAITED
 
     def _findings(self, endpoint: str, tally: Tally) -> tuple[Finding, ...]:
         found = [*endpoint_findings(endpoint, tally.verdict, tally.example), *self._faults(endpoint, tally)]

@@ -158,6 +158,15 @@ class WatchWriter(Writer):
                 == 1
             )
 
+    def choose_profile(self, tag: str, profile: str) -> None:
+        """Record the loss profile that an endpoint's answers chose; it is added if it has not been listed."""
+        with self._transactions.begin() as connection:
+            connection.execute(
+                """INSERT INTO endpoints (tag, provider_name, profile) VALUES (?, ?, ?)
+                ON CONFLICT (tag) DO UPDATE SET profile = excluded.profile""",
+                (tag, tag, profile),
+            )
+
     def set_endpoint_rules(self, tag: str, *, profile: str | None, offset: int | None, cause: str | None) -> None:
         """Record how an endpoint's answers are rebuilt and counted.
 

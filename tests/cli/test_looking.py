@@ -64,6 +64,7 @@ def test_status_has_every_promised_key_and_money_as_decimal_strings(eagletui: Co
         "extract",
         "workers",
         "findings",
+        "profiles",
     ]
     assert (status["run"], status["state"], status["pause_reason"]) == ("small", "running", None)
     assert status["samples"]["queued"] == 3
