@@ -1,34 +1,25 @@
 """`eagletui ctl`: orders to a run. They are rows in the ledger; the engine applies them within a quarter second."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any, Final, NamedTuple, get_args
+from typing import Annotated, Any, Final, get_args
 
 import typer
 
-from eagletui.cli.output import counted, limit_text, print_json
-from eagletui.core.errors import InputError, LockedError, RunError
+from eagletui.cli.output import print_json
+from eagletui.core.errors import InputError, RunError
 from eagletui.core.lifecycle import FINISHED_RUNS
 from eagletui.core.money import usd_to_pico
 from eagletui.core.text import clean_line
 from eagletui.ledger import commands
-from eagletui.ledger.locks import RoleLock
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import Verb
-from eagletui.ledger.writer import LedgerWriter
+from eagletui.ledger.without_engine import Applied, apply_without_engine
 from eagletui.prompts.fields import one_of
 from eagletui.runs import RunFolder, find, is_alive
 
 APPLY_TIMEOUT_S: Final = 10.0
 VERBS: Final[tuple[Verb, ...]] = get_args(Verb)
-
-
-class Applied(NamedTuple):
-    """What an order did."""
-
-    changed: bool
-    result: str
-    """One sentence."""
 
 
 def ctl(
@@ -46,6 +37,9 @@ def ctl(
     since: Annotated[
         str | None, typer.Option("--since", help="quarantine: from this time on, as 2026-01-31T18:00 or 18:00.")
     ] = None,
+    suspect: Annotated[
+        bool, typer.Option("--suspect", help="retry: buy again what a quarantine has set aside.")
+    ] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:
     """Steer a run: pause, resume, stop, change its cap, stop-at and pace, retry samples, quarantine endpoints."""
@@ -53,7 +47,7 @@ def ctl(
     known = next((name for name in VERBS if name == verb), None)
     if known is None:
         raise InputError(f"No verb is called {clean_line(verb, 40)}; expected {one_of(VERBS)}.")
-    args = arguments(known, values or [], now=now, since=since)
+    args = arguments(known, values or [], now=now, since=since, suspect=suspect)
     applied = order(folder, known, args)
     if json_:
         print_json({"run": folder.name, "verb": known, "changed": applied.changed, "result": applied.result})
@@ -62,7 +56,9 @@ def ctl(
     return 0
 
 
-def arguments(verb: Verb, values: Sequence[str], *, now: bool = False, since: str | None = None) -> dict[str, Any]:
+def arguments(
+    verb: Verb, values: Sequence[str], *, now: bool = False, since: str | None = None, suspect: bool = False
+) -> dict[str, Any]:
     """Check what a verb was given and return the order's arguments.
 
     Raises:
@@ -72,6 +68,8 @@ def arguments(verb: Verb, values: Sequence[str], *, now: bool = False, since: st
         raise InputError("--now goes with pause only.")
     if since is not None and verb != "quarantine":
         raise InputError("--since goes with quarantine only.")
+    if suspect and (verb != "retry" or values):
+        raise InputError("--suspect goes with retry only, and without samples.")
     match verb:
         case "pause" | "resume" | "stop":
             _exactly(verb, values, 0, "no value")
@@ -85,7 +83,7 @@ def arguments(verb: Verb, values: Sequence[str], *, now: bool = False, since: st
                 raise InputError(f"in-flight: found {clean_line(values[0], 40)}, expected a number from 1 to 20000.")
             return {"n": int(values[0])}
         case "retry":
-            return {"samples": list(values)}
+            return {"samples": list(values), "suspect": suspect}
         case "quarantine":
             _exactly(verb, values, 1, "one endpoint")
             return {"endpoint": values[0], "since": None if since is None else _time(since)}
@@ -100,12 +98,10 @@ def order(folder: RunFolder, verb: Verb, args: Mapping[str, Any]) -> Applied:
     Raises:
         RunError: nobody could apply it (exit 1).
     """
-    if is_alive(folder, "engine") is None and verb in _WITHOUT_ENGINE:
-        try:
-            with RoleLock(folder.path, "engine"):
-                return _apply_here(folder, verb, args)
-        except LockedError:
-            pass  # an engine has started in between and takes the order
+    if is_alive(folder, "engine") is None:
+        applied = apply_without_engine(folder.ledger_path, verb, args, "ctl")
+        if applied is not None:
+            return applied
     if is_alive(folder, "engine") is None:
         raise UnappliedError(_nobody(folder, verb))
     number = commands.issue(folder.ledger_path, verb, args)
@@ -133,52 +129,6 @@ class UnappliedError(RunError):
     """No worker could apply an order."""
 
     exit_code = 1
-
-
-def _apply_here(folder: RunFolder, verb: Verb, args: Mapping[str, Any]) -> Applied:
-    number = commands.issue(folder.ledger_path, verb, args)
-    with LedgerWriter(folder.ledger_path) as writer:
-        applied = _WITHOUT_ENGINE[verb](writer, args)
-        writer.apply_command(number, applied.changed, applied.result)
-        writer.event("info", "ctl", "command", f"{verb}: {applied.result}")
-    return applied
-
-
-def _cap(writer: LedgerWriter, args: Mapping[str, Any]) -> Applied:
-    changed = writer.set_cap(usd_to_pico(args["usd"]))
-    return Applied(changed, f"The cap is {limit_text(usd_to_pico(args['usd']))}.{_resume_hint(writer)}")
-
-
-def _stop_at(writer: LedgerWriter, args: Mapping[str, Any]) -> Applied:
-    changed = writer.set_stop_at(usd_to_pico(args["usd"]))
-    return Applied(changed, f"The run stops asking at {limit_text(usd_to_pico(args['usd']))}.{_resume_hint(writer)}")
-
-
-def _in_flight(writer: LedgerWriter, args: Mapping[str, Any]) -> Applied:
-    changed = writer.set_max_in_flight(args["n"])
-    return Applied(changed, f"At most {counted(args['n'], 'request')} in flight.{_resume_hint(writer)}")
-
-
-def _retry(writer: LedgerWriter, args: Mapping[str, Any]) -> Applied:
-    queued = writer.retry(args["samples"])
-    return Applied(queued > 0, f"{counted(queued, 'failed sample')} queued again.{_resume_hint(writer)}")
-
-
-_WITHOUT_ENGINE: Final[dict[Verb, Callable[[LedgerWriter, Mapping[str, Any]], Applied]]] = {
-    "cap": _cap,
-    "stop-at": _stop_at,
-    "in-flight": _in_flight,
-    "retry": _retry,
-}
-"""Verbs that change the ledger alone, and so need no engine."""
-
-
-def _resume_hint(writer: LedgerWriter) -> str:
-    with LedgerReader(writer.path) as reader:
-        snapshot = reader.snapshot()
-    if snapshot.run.state == "done" and not snapshot.states["queued"]:
-        return " The run is done: nothing is left to ask."
-    return f" No engine is running; eagletui run {writer.path.parent.name} goes on."
 
 
 def _exactly(verb: str, values: Sequence[str], number: int, expected: str) -> None:

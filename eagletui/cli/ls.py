@@ -4,10 +4,10 @@ from typing import Annotated, Any
 
 import typer
 
-from eagletui.cli.output import limit_text, print_json, print_table
+from eagletui.cli.output import print_json, print_table
 from eagletui.cli.standing import has_engine, standing
 from eagletui.core.errors import LedgerError
-from eagletui.core.money import format_usd, pico_to_usd_string, usd_to_pico
+from eagletui.core.money import format_usd, limit_text, pico_to_usd_string, usd_to_pico
 from eagletui.ledger.reader import LedgerReader
 from eagletui.runs import RunFolder, list_runs, runs_root
 

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from eagletui.core.money import format_usd, pico_to_usd_string
 from eagletui.core.text import clean_line
 
 
@@ -62,12 +61,6 @@ def short_path(path: Path) -> str:
 def counted(number: int, noun: str, plural: str | None = None) -> str:
     """Write a number with its noun: `1 sample`, `24 samples`."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
-
-
-def limit_text(pico: int) -> str:
-    """Write an amount that a person gave, to its last digit and with cents at least: `$12.50`, `$0.0001`."""
-    _, _, fraction = pico_to_usd_string(pico).partition(".")
-    return format_usd(pico, max(2, len(fraction)))
 
 
 def bytes_text(number: int) -> str:

@@ -8,12 +8,12 @@ import typer
 
 from eagletui.cli.create import check_config, read_config
 from eagletui.cli.key_check import look_at_key
-from eagletui.cli.output import bytes_text, counted, limit_text, print_json, print_pairs, print_table
+from eagletui.cli.output import bytes_text, counted, print_json, print_pairs, print_table
 from eagletui.cli.run import with_options
 from eagletui.config import RunConfig
 from eagletui.core.errors import ConfigError, EagleError
 from eagletui.core.key_preflight import Preflight, RunNeeds, fee_note
-from eagletui.core.money import PICO, Price, format_usd, pico_to_usd_string
+from eagletui.core.money import PICO, Price, format_usd, limit_text, pico_to_usd_string
 from eagletui.runs import RunFolder, runs_root
 
 if TYPE_CHECKING:

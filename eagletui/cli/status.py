@@ -6,12 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
-from eagletui.cli.output import bytes_text, counted, limit_text, print_json, print_pairs
+from eagletui.cli.output import bytes_text, counted, print_json, print_pairs
 from eagletui.cli.standing import standing_line
 from eagletui.core.errors import InputError
 from eagletui.core.fidelity import EVIDENCE, PROVED
 from eagletui.core.lifecycle import FINISHED_RUNS
-from eagletui.core.money import format_usd, pico_to_usd_string
+from eagletui.core.money import format_usd, limit_text, pico_to_usd_string
 from eagletui.core.text import clean_line
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.snapshot import Snapshot

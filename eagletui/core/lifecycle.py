@@ -19,11 +19,11 @@ SAMPLE_MOVES: Final[dict[SampleState, tuple[SampleState, ...]]] = {
     "in_flight": ("answered", "queued", "failed", "refused"),
     "answered": ("tokenized", "quarantined"),
     "tokenized": ("quarantined",),
-    "quarantined": ("answered", "tokenized"),
+    "quarantined": ("answered", "tokenized", "queued"),
     "failed": ("queued",),
     "refused": ("queued",),
 }
-"""`in_flight → queued` is a retry or a restart; `failed | refused → queued` is `ctl retry`."""
+"""`in_flight → queued` is a retry or a restart; `failed | refused | quarantined → queued` is `ctl retry`."""
 
 ATTEMPT_MOVES: Final[dict[AttemptState, tuple[AttemptState, ...]]] = {
     "held": ("sent", "void"),

@@ -126,6 +126,20 @@ def hold_bound(prompt_upper: int, max_tokens: int, price: Price) -> int:
     return bound_pico(_UP.add(_UP.add(prompt_usd, completion_usd), price.request_usd))
 
 
+def estimate_pico(prompt_tokens: int, completion_tokens: int, requests: int, price: Price) -> int:
+    """Return what tokens cost at a price, half to even, in picodollars.
+
+    Args:
+        prompt_tokens: as billed, over all requests.
+        completion_tokens: the same.
+        requests: how many.
+        price: of an endpoint.
+    """
+    tokens = _EXACT.multiply(Decimal(prompt_tokens), price.prompt_usd_per_token)
+    tokens = _EXACT.add(tokens, _EXACT.multiply(Decimal(completion_tokens), price.completion_usd_per_token))
+    return usd_to_pico(_EXACT.add(tokens, _EXACT.multiply(Decimal(requests), price.request_usd)))
+
+
 def admit(books: Books, bound_pico: int) -> Verdict:
     """Say whether one more request may be sent.
 
@@ -154,6 +168,12 @@ def format_usd(pico: int, places: int = 4) -> str:
     usd = _EXACT.divide(Decimal(abs(pico)), Decimal(PICO)).quantize(Decimal(1).scaleb(-places), ROUND_HALF_EVEN)
     sign = "-" if pico < 0 and usd else ""
     return f"{sign}${usd:,f}"
+
+
+def limit_text(pico: int) -> str:
+    """Write an amount that a person gave, to its last digit and with cents at least: `$12.50`, `$0.0001`."""
+    _, _, fraction = pico_to_usd_string(pico).partition(".")
+    return format_usd(pico, max(2, len(fraction)))
 
 
 def pico_to_usd_string(pico: int) -> str:

@@ -7,16 +7,20 @@ from eagletui.core.money import Books, admit
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.ledger.rows import Level
 
+_RESUME: Final = "`eagletui ctl RUN resume`, or `eagletui run RUN` where no engine runs"
+
 WAY_OUT: Final[dict[PauseReason, str]] = {
-    "user": "Go on with `ctl RUN resume`.",
-    "stop_at": "Raise it with `ctl RUN stop-at USD`; the run then goes on by itself.",
-    "cap": "Raise it with `ctl RUN cap USD`; the run then goes on by itself.",
-    "credit": "Buy credits at the provider, then `ctl RUN resume`.",
-    "key_limit": "Raise the key's limit at the provider or give another key, then `ctl RUN resume`.",
-    "price": "`ctl RUN resume` accepts the present prices.",
-    "breaker": "Look at the events, then `ctl RUN resume`.",
-    "check": "Look at the findings, then quarantine the endpoint or `ctl RUN resume`.",
-    "disk": "Free space on the disk, then `ctl RUN resume`.",
+    "user": f"Go on with {_RESUME}.",
+    "stop_at": "Raise it with `eagletui ctl RUN stop-at USD`: a running engine then goes on by itself, "
+    "else `eagletui run RUN` does.",
+    "cap": "Raise it with `eagletui ctl RUN cap USD`: a running engine then goes on by itself, "
+    "else `eagletui run RUN` does.",
+    "credit": f"Buy credits at the provider, then {_RESUME}.",
+    "key_limit": f"Raise the key's limit at the provider or give another key, then {_RESUME}.",
+    "price": f"Accept the present prices with {_RESUME}.",
+    "breaker": f"Look at the events, then {_RESUME}.",
+    "check": f"Look at the findings, then `eagletui ctl RUN quarantine ENDPOINT` or accept them; go on with {_RESUME}.",
+    "disk": f"Free space on the disk, then {_RESUME}.",
 }
 """What to do about each pause, in one sentence."""
 

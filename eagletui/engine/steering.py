@@ -19,6 +19,7 @@ from eagletui.engine.market import Market
 from eagletui.engine.pace import Pace
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import CommandRow, Verb
+from eagletui.ledger.without_engine import quarantine_words, release_words, unknown_endpoint
 from eagletui.ledger.writer import LedgerWriter
 
 MAX_IN_FLIGHT: Final = 20_000
@@ -48,6 +49,7 @@ class _Count(msgspec.Struct):
 
 class _Samples(msgspec.Struct):
     samples: list[str] = []
+    suspect: bool = False
 
 
 class _Quarantine(msgspec.Struct):
@@ -161,35 +163,32 @@ class Steering:
         return Outcome(changed, f"At most {args.n} requests in flight.")
 
     async def _retry(self, args: _Samples) -> Outcome:
-        queued = await self.ledger.do(lambda writer: writer.retry(args.samples))
+        queued = await self.ledger.do(lambda writer: writer.retry(args.samples, suspect=args.suspect))
         self.queue_moved()
         return Outcome(queued > 0, f"{queued} samples queued again.")
 
     async def _quarantine(self, args: _Quarantine) -> Outcome:
-        lane = self.pace.lanes.get(args.endpoint)
-        if lane is None:
-            return Outcome(False, self._unknown(args.endpoint))
+        if not await self._knows(args.endpoint):
+            return Outcome(False, unknown_endpoint(args.endpoint, list(self.pace.lanes)))
         since = time.time() if args.since is None else args.since
         moved = await self.ledger.do(lambda writer: writer.quarantine(args.endpoint, since))
-        changed = not lane.quarantined or moved.samples > 0
-        lane.quarantined = True
-        return Outcome(
-            changed,
-            f"{args.endpoint} is not used any more; {moved.samples} of its samples are set aside, "
-            f"buying them again costs about {format_usd(moved.cost_pico)}.",
-        )
+        self._close_lane(args.endpoint, closed=True)
+        return Outcome(moved.changed, quarantine_words(args.endpoint, moved))
 
     async def _release(self, args: _Release) -> Outcome:
-        lane = self.pace.lanes.get(args.endpoint)
-        if lane is None:
-            return Outcome(False, self._unknown(args.endpoint))
+        if not await self._knows(args.endpoint):
+            return Outcome(False, unknown_endpoint(args.endpoint, list(self.pace.lanes)))
         moved = await self.ledger.do(lambda writer: writer.release(args.endpoint))
-        changed = lane.quarantined or moved.samples > 0
-        lane.quarantined = False
-        return Outcome(changed, f"{args.endpoint} may be used; {moved.samples} samples are what they were.")
+        self._close_lane(args.endpoint, closed=False)
+        return Outcome(moved.changed, release_words(args.endpoint, moved))
 
-    def _unknown(self, tag: str) -> str:
-        return f"No endpoint {clean_line(tag, 60)}; this run uses {', '.join(sorted(self.pace.lanes))}."
+    async def _knows(self, endpoint: str) -> bool:
+        return endpoint in self.pace.lanes or await self.ledger.do(lambda writer: writer.knows_endpoint(endpoint))
+
+    def _close_lane(self, endpoint: str, *, closed: bool) -> None:
+        """Stop asking an endpoint that is on offer, or ask it again."""
+        if endpoint in self.pace.lanes:
+            self.pace.lanes[endpoint].quarantined = closed
 
 
 def _was_overtaken(order: CommandRow, writer: LedgerWriter) -> bool:

@@ -23,8 +23,8 @@ def issue(
     Args:
         path: the ledger file.
         verb: what to do.
-        args: pause {now}, cap {usd}, stop-at {usd}, in-flight {n}, retry {samples}, quarantine {endpoint, since},
-            release {endpoint}. Money is a decimal string.
+        args: pause {now}, cap {usd}, stop-at {usd}, in-flight {n}, retry {samples, suspect},
+            quarantine {endpoint, since}, release {endpoint}. Money is a decimal string.
         clock: Unix seconds.
     """
     transactions = Transactions(connect_writer(path), path)

@@ -30,7 +30,9 @@ CREATE TABLE opinions (
 ) STRICT
 """
 
-MIGRATIONS: Final[tuple[str, ...]] = (_OPINIONS,)
+_BOUGHT_AGAIN: Final = "INSERT OR IGNORE INTO moves VALUES ('sample', 'quarantined', 'queued')"
+
+MIGRATIONS: Final[tuple[str, ...]] = (_OPINIONS, _BOUGHT_AGAIN)
 """The script that leads from version N to N + 1, at index N - 1."""
 
 OLDEST_READ: Final = 1

@@ -37,6 +37,10 @@ class Writer:
         self._clock = clock
         self._transactions = Transactions(connect_writer(path), path)
 
+    def now(self) -> float:
+        """Return the time on the writer's clock, Unix seconds."""
+        return self._clock()
+
     def transaction(self, *, durable: bool = False) -> AbstractContextManager[sqlite3.Connection]:
         """Join the writes of the block into one transaction, which an exception rolls back.
 

@@ -1,10 +1,36 @@
 """The run's state, its limits, and the orders people give."""
 
+import sqlite3
 from collections.abc import Sequence
+from typing import Final
 
 from eagletui.core.lifecycle import FINISHED_RUNS, PauseReason, RunState
 from eagletui.ledger.rows import CommandRow, LimitedBy, RunRow, Verb, columns
 from eagletui.ledger.writer_base import Writer
+
+_RETRY: Final = (
+    "UPDATE samples SET state = 'queued', failure_kind = NULL, failure_detail = NULL, not_before = ?"
+    " WHERE state IN ('failed', 'refused')"
+)
+
+
+def _give_up_answers(connection: sqlite3.Connection, now: float, sample_key: str | None = None) -> int:
+    """Queue quarantined samples again, one or all. Their ids stay until others replace them, so that features are
+    known to be stale."""
+    which = "state = 'quarantined' AND (:key IS NULL OR sample_key = :key)"
+    named = {"key": sample_key, "now": now}
+    connection.execute(
+        f"UPDATE attempts SET has_answer = 0 WHERE id IN (SELECT answered_attempt_id FROM samples WHERE {which})",
+        named,
+    )
+    return connection.execute(
+        f"""UPDATE samples SET state = 'queued', not_before = :now, answered_attempt_id = NULL, endpoint = NULL,
+            finish_reason = NULL, evidence = NULL, usability = NULL, usability_before = NULL, prompt_tokens = NULL,
+            output_tokens = NULL, billed_prompt_tokens = NULL, billed_output_tokens = NULL, excess_tokens = NULL,
+            plain_excess_tokens = NULL, has_end = 0, offset_tokens = NULL, drift_tokens = NULL, spans = NULL,
+            cost_pico = NULL, latency_s = NULL, answered_at = NULL WHERE {which}""",
+        named,
+    ).rowcount
 
 
 class ControlWriter(Writer):
@@ -107,22 +133,25 @@ class ControlWriter(Writer):
                 (self._clock(), changed, result, command_id),
             )
 
-    def retry(self, sample_keys: Sequence[str]) -> int:
-        """Queue failed or refused samples again, and return how many.
+    def retry(self, sample_keys: Sequence[str], *, suspect: bool = False) -> int:
+        """Queue samples again, and return how many.
+
+        A quarantined one gives up its answer: the attempt and its reply stay, and its cost counts as wasted.
 
         Args:
-            sample_keys: which; empty for every failed or refused one.
+            sample_keys: failed, refused or quarantined ones; empty for every failed or refused one.
+            suspect: every quarantined one instead.
         """
-        statement = (
-            "UPDATE samples SET state = 'queued', failure_kind = NULL, failure_detail = NULL, not_before = ?"
-            " WHERE state IN ('failed', 'refused')"
-        )
         now = self._clock()
         with self._transactions.begin() as connection:
+            if suspect:
+                return _give_up_answers(connection, now)
             if not sample_keys:
-                return connection.execute(statement, (now,)).rowcount
+                return connection.execute(_RETRY, (now,)).rowcount
             return sum(
-                connection.execute(f"{statement} AND sample_key = ?", (now, key)).rowcount for key in sample_keys
+                connection.execute(f"{_RETRY} AND sample_key = ?", (now, key)).rowcount
+                + _give_up_answers(connection, now, key)
+                for key in sample_keys
             )
 
     def _set(self, column: str, value: str | int | None) -> bool:

@@ -187,6 +187,12 @@ class SettleWriter(TokensWriter):
         )
         if answer.tokens is not None:
             put_tokens(connection, attempt.sample_id, attempt.id, answer.tokens, now)
+        # It was on its way when its endpoint was quarantined, and is as suspect as those before it.
+        connection.execute(
+            "UPDATE samples SET state = 'quarantined', usability_before = usability, usability = 'model_suspect'"
+            " WHERE id = ? AND answered_at >= (SELECT quarantined_since FROM endpoints WHERE tag = samples.endpoint)",
+            (attempt.sample_id,),
+        )
 
     def _keep_failure(self, connection: sqlite3.Connection, attempt: _Attempt, failure: Failed) -> None:
         if attempt.state not in ("held", "sent"):

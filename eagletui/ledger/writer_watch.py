@@ -1,11 +1,14 @@
 """Endpoints, prices, findings, quarantine and verdicts."""
 
+import sqlite3
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import Literal, NamedTuple
 
 from eagletui.core.drift import Verdict
 from eagletui.core.findings import Finding
+from eagletui.core.money import Price, estimate_pico
 from eagletui.ledger.relabelling import relabel_answers
 from eagletui.ledger.writer_base import Writer
 
@@ -16,9 +19,26 @@ class Quarantined(NamedTuple):
     samples: int
     """How many samples changed."""
     cost_pico: int
-    """What they cost, which is the price of buying them again."""
+    """What they cost, as settled."""
     changed: bool
     """Whether anything changed, the endpoint's own state included."""
+    rebuy_low_pico: int | None = None
+    """What as many tokens cost at the cheapest of the other endpoints; None where no price is known."""
+    rebuy_high_pico: int | None = None
+    """The same at the dearest."""
+
+
+def _prices_elsewhere(connection: sqlite3.Connection, endpoint: str) -> list[Price]:
+    """Return the last prices of the open endpoints but one; that one's own where there are no others."""
+    rows = connection.execute(
+        """SELECT prices.endpoint, prompt_usd, completion_usd, request_usd FROM prices
+        JOIN endpoints ON endpoints.tag = prices.endpoint
+        WHERE (endpoints.state = 'open' OR prices.endpoint = :endpoint)
+          AND prices.id = (SELECT max(id) FROM prices AS later WHERE later.endpoint = prices.endpoint)""",
+        {"endpoint": endpoint},
+    ).fetchall()
+    rows = [row for row in rows if row[0] != endpoint] or rows
+    return [Price(*(Decimal(text) for text in row[1:])) for row in rows]
 
 
 class WatchWriter(Writer):
@@ -199,6 +219,11 @@ class WatchWriter(Writer):
             )
             return relabel_answers(connection, endpoint, verdict)
 
+    def knows_endpoint(self, tag: str) -> bool:
+        """Tell whether an endpoint was ever on offer or asked."""
+        with self._transactions.reading() as connection:
+            return connection.execute("SELECT 1 FROM endpoints WHERE tag = ?", (tag,)).fetchone() is not None
+
     def quarantine(self, endpoint: str, since: float = 0.0) -> Quarantined:
         """Keep an endpoint from being used and set aside what it answered since a time, as `model_suspect`.
 
@@ -217,10 +242,14 @@ class WatchWriter(Writer):
             rows = connection.execute(
                 "UPDATE samples SET state = 'quarantined', usability_before = usability, usability = 'model_suspect'"
                 " WHERE endpoint = ? AND answered_at >= ? AND state IN ('answered', 'tokenized')"
-                " RETURNING coalesce(cost_pico, 0)",
+                " RETURNING coalesce(cost_pico, 0), coalesce(billed_prompt_tokens, prompt_tokens, 0),"
+                " coalesce(billed_output_tokens, output_tokens, 0)",
                 (endpoint, since),
             ).fetchall()
-        return Quarantined(len(rows), sum(row[0] for row in rows), bool(marked or rows))
+            prices = _prices_elsewhere(connection, endpoint)
+        cost, prompt, completion = (sum(row[column] for row in rows) for column in range(3))
+        again = [estimate_pico(prompt, completion, len(rows), price) for price in prices] if rows else []
+        return Quarantined(len(rows), cost, bool(marked or rows), min(again, default=None), max(again, default=None))
 
     def release(self, endpoint: str) -> Quarantined:
         """Undo a quarantine: the endpoint may be used again and its samples are what they were."""

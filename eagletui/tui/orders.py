@@ -9,6 +9,7 @@ from eagletui.core.errors import EagleError
 from eagletui.core.money import pico_to_usd_string
 from eagletui.ledger import commands
 from eagletui.ledger.rows import Verb
+from eagletui.ledger.without_engine import apply_without_engine
 from eagletui.tui import background, figures, panels, standing
 from eagletui.tui.keys import APP_KEYS
 from eagletui.tui.messages import OrderDone
@@ -39,13 +40,24 @@ async def _carry_out(app: "EagleApp", orders: Sequence[Order]) -> None:
     results: list[OrderDone] = []
     for verb, args in orders:
         try:
-            command_id = await asyncio.to_thread(commands.issue, view.folder.ledger_path, verb, args, app.clock)
-            results.append(await _result(app, view, verb, command_id))
+            results.append(await _order(app, view, verb, args))
         except EagleError as error:
             results.append(OrderDone(f"{verb}: {error}", ok=False))
             break
     sentence = "   ".join(result.sentence for result in results)
     app.post_message(OrderDone(sentence, ok=all(result.ok for result in results)))
+
+
+async def _order(app: "EagleApp", view: RunView, verb: Verb, args: Mapping[str, object]) -> OrderDone:
+    """Have one order carried out: by the engine, or here where none works and the ledger alone is concerned."""
+    ledger = view.folder.ledger_path
+    engine = standing.engine_of(view.snapshot)
+    if engine is None or not engine.alive:
+        applied = await asyncio.to_thread(apply_without_engine, ledger, verb, args, "app")
+        if applied is not None:
+            return OrderDone(f"{verb}: {applied.result}", ok=applied.changed)
+    command_id = await asyncio.to_thread(commands.issue, ledger, verb, args, app.clock)
+    return await _result(app, view, verb, command_id)
 
 
 async def _result(app: "EagleApp", view: RunView, verb: Verb, command_id: int) -> OrderDone:

@@ -8,7 +8,7 @@ from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.runs import RunFolder
 from tests.cli.conftest import Command
-from tests.ledger.build import send
+from tests.ledger.build import answered_sample, send
 
 
 def test_the_cap_changes_without_an_engine_and_the_order_is_on_record(eagletui: Command, made_run: RunFolder) -> None:
@@ -42,6 +42,39 @@ def test_pace_and_retries_need_no_engine_either(eagletui: Command, made_run: Run
     with LedgerReader(made_run.ledger_path) as reader:
         assert reader.run().max_in_flight == 3
         assert reader.snapshot().states["queued"] == 4
+
+
+def test_a_quarantine_and_its_release_need_no_engine_price_the_second_purchase_and_undo_each_other(
+    eagletui: Command, made_run: RunFolder
+) -> None:
+    with LedgerWriter(made_run.ledger_path) as writer:
+        writer.set_run_state("running")
+        for tag, price in (("alpha", "0.000001"), ("beta", "0.000002")):
+            writer.upsert_endpoint(tag, tag)
+            writer.add_price(tag, prompt_usd=price, completion_usd=price)
+        answered_sample(writer, 1, cost=7_000_000_000)
+    with LedgerReader(made_run.ledger_path) as reader:
+        before = reader.rows([1])
+        unknown = eagletui("ctl", made_run.name, "quarantine", "gamma", "--json")
+        assert (unknown.code, unknown.json["changed"]) == (0, False)
+        assert "this run uses alpha, beta" in unknown.json["result"]
+        ended = eagletui("ctl", made_run.name, "quarantine", "alpha", "--since", "1970-01-02T00:00", "--json")
+        assert (ended.code, ended.json["changed"]) == (0, True)
+        # 5 tokens at 0.000002.
+        assert (
+            "1 sample of it are set aside. They cost $0.0070; buying them again costs about $0.0000"
+            in (ended.json["result"])
+        )
+        assert reader.snapshot().states["quarantined"] == 1
+        assert eagletui("status", made_run.name, "--json").json["usability"]["model_suspect"] == 1
+        again = eagletui("ctl", made_run.name, "quarantine", "alpha", "--since", "1970-01-02T00:00", "--json")
+        assert again.json["changed"] is False
+        assert eagletui("ctl", made_run.name, "release", "alpha", "--json").json["changed"] is True
+        assert eagletui("ctl", made_run.name, "release", "alpha", "--json").json["changed"] is False
+        assert reader.rows([1]) == before
+        eagletui("ctl", made_run.name, "quarantine", "alpha", "--since", "1970-01-02T00:00")
+        assert eagletui("ctl", made_run.name, "retry", "--suspect", "--json").json["changed"] is True
+        assert reader.snapshot().states["quarantined"] == 0
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume", "stop"])
@@ -87,6 +120,8 @@ def test_a_stopped_run_is_resumed_by_running_it(eagletui: Command, made_run: Run
         (("small", "resume", "--now"), "--now goes with pause only"),
         (("small", "cap", "1", "--since", "10:00"), "--since goes with quarantine only"),
         (("small", "quarantine"), "expected one endpoint"),
+        (("small", "retry", "p0", "--suspect"), "--suspect goes with retry only, and without samples"),
+        (("small", "resume", "--suspect"), "--suspect goes with retry only"),
         (("small", "quarantine", "x", "--since", "noon"), "expected 2026-01-31T18:00"),
         (("smal", "pause"), "Did you mean small?"),
         ((), "Missing argument"),

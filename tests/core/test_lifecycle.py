@@ -67,11 +67,12 @@ def test_open_attempts_are_those_without_a_final_state() -> None:
     assert set(OPEN_ATTEMPTS) == {state for state, news in ATTEMPT_MOVES.items() if news}
 
 
-def test_an_answer_can_be_set_aside_and_taken_back_but_not_bought_twice() -> None:
+def test_an_answer_can_be_set_aside_and_taken_back_and_only_then_bought_again() -> None:
     assert may_move(SAMPLE_MOVES, "tokenized", "quarantined")
     assert may_move(SAMPLE_MOVES, "quarantined", "tokenized")
+    assert may_move(SAMPLE_MOVES, "quarantined", "queued")
+    assert "queued" not in (*SAMPLE_MOVES["answered"], *SAMPLE_MOVES["tokenized"])
     for answered in ("answered", "tokenized", "quarantined"):
-        assert "queued" not in SAMPLE_MOVES[answered]
         assert "in_flight" not in SAMPLE_MOVES[answered]
 
 

@@ -10,7 +10,7 @@ from eagletui.ledger.orders import Finished
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_counts import CountsReader
 from eagletui.ledger.writer import LedgerWriter
-from tests.ledger.build import Clock, answer, answered_sample, queue, send, tokens
+from tests.ledger.build import Clock, answer, answered_sample, queue, send, sql, tokens
 
 STOP_VERDICT = Verdict(STOP_NOT_BILLED, provisional=False)
 NO_OFFSET = Verdict(provisional=False)
@@ -193,8 +193,65 @@ def test_a_quarantine_sets_aside_what_was_bought_since_and_prices_buying_it_agai
     ]
     assert [item.sample_key for item in reader.to_extract(9)] == ["a", "c"]
     assert [item.row.sample_key for item in reader.to_export(0, 9)] == ["a", "c"]
-    assert writer.quarantine("alpha", clock.now) == (0, 0, False)
-    assert writer.quarantine("alpha") == (1, 10, True)
+    assert writer.quarantine("alpha", clock.now)[:3] == (0, 0, False)
+    assert writer.quarantine("alpha")[:3] == (1, 10, True)
+
+
+def test_buying_again_is_priced_at_the_other_endpoints_with_the_tokens_that_were_billed(
+    writer: LedgerWriter, reader: LedgerReader
+) -> None:
+    queue(writer, *"ab")
+    for tag, prompt, completion in (
+        ("alpha", "0.000001", "0.000001"),
+        ("beta", "0.000002", "0.000010"),
+        ("gamma", "0.000001", "0.000004"),
+        ("closed", "0", "0"),
+    ):
+        writer.upsert_endpoint(tag, tag)
+        writer.add_price(tag, prompt_usd=prompt, completion_usd=completion, request_usd="0.0001")
+    writer.quarantine("closed")
+    answered_sample(writer, 1)
+    answered_sample(writer, 2)
+    moved = writer.quarantine("alpha")
+    # Two answers of 2 prompt and 3 completion tokens: 4 x P_in + 6 x P_out + 2 x request.
+    assert (moved.rebuy_low_pico, moved.rebuy_high_pico) == (228_000_000, 268_000_000)
+
+
+def test_an_answer_on_its_way_when_its_endpoint_is_quarantined_is_set_aside_too(
+    writer: LedgerWriter, reader: LedgerReader, clock: Clock
+) -> None:
+    queue(writer, *"ab")
+    attempts = [send(writer, 1), send(writer, 2, endpoint="beta")]
+    writer.quarantine("alpha", clock.now)
+    clock.now += 5
+    for attempt_id, endpoint in zip(attempts, ("alpha", "beta"), strict=True):
+        writer.finish([Finished(attempt_id, answer(10, endpoint=endpoint, result=tokens()))])
+    assert [row.state for row in reader.rows([1, 2])] == ["quarantined", "tokenized"]
+    writer.release("alpha")
+    assert [(row.state, row.usability) for row in reader.rows([1])] == [("tokenized", "usable")]
+
+
+def test_a_suspect_sample_is_bought_again_and_no_release_brings_the_old_answer_back(
+    writer: LedgerWriter, reader: LedgerReader, path: Path
+) -> None:
+    queue(writer, *"abc")
+    first = answered_sample(writer, 1, cost=10)
+    answered_sample(writer, 2, cost=20)
+    answered_sample(writer, 3, cost=40, endpoint="beta")
+    writer.quarantine("alpha")
+    assert writer.retry(["a", "c"]) == 1
+    assert [row.state for row in reader.rows([1, 2, 3])] == ["queued", "quarantined", "tokenized"]
+    assert reader.snapshot().spend.wasted_pico == 10
+    assert writer.retry([], suspect=True) == 1
+    assert writer.retry([], suspect=True) == 0
+    writer.finish([Finished(send(writer, 1, endpoint="beta"), answer(5, endpoint="beta", result=tokens((8, 9))))])
+    writer.release("alpha")
+    (row,) = reader.rows([1])
+    assert (row.state, row.endpoint, row.cost_pico, row.output_tokens) == ("tokenized", "beta", 5, 2)
+    assert reader.snapshot().spend.books.settled_pico == 75
+    assert sql(path, "SELECT id FROM attempts WHERE has_answer ORDER BY id")[0][0] != first
+    assert sql(path, "SELECT revision, attempt_id FROM tokens WHERE sample_id = 1") == [(2, 4)]
+    assert sql(path, "SELECT count(*) FROM replies") == [(4,)]
 
 
 def test_a_release_undoes_a_quarantine_completely(writer: LedgerWriter, reader: LedgerReader) -> None:
@@ -207,7 +264,7 @@ def test_a_release_undoes_a_quarantine_completely(writer: LedgerWriter, reader: 
     rows = reader.rows([1, 2, 3])
     writer.upsert_endpoint("alpha", "Alpha")
     writer.quarantine("alpha")
-    assert writer.release("alpha") == (3, 45, True)
+    assert writer.release("alpha")[:3] == (3, 45, True)
     assert reader.rows([1, 2, 3]) == rows
     after = reader.snapshot()
     assert (after.states, after.usability, after.tokens, after.extract) == (
@@ -216,7 +273,7 @@ def test_a_release_undoes_a_quarantine_completely(writer: LedgerWriter, reader: 
         before.tokens,
         before.extract,
     )
-    assert writer.release("alpha") == (0, 0, False)
+    assert writer.release("alpha")[:3] == (0, 0, False)
 
 
 def test_a_rebuild_during_a_quarantine_shows_after_the_release(writer: LedgerWriter, reader: LedgerReader) -> None:

@@ -75,6 +75,20 @@ async def test_an_order_that_no_engine_takes_says_so(busy: Built) -> None:
         assert "stop waits in the ledger: no engine is running." in screens.text
 
 
+async def test_limits_of_a_run_without_an_engine_are_changed_at_once_as_ctl_does(busy: Built) -> None:
+    with busy.writer() as writer:
+        writer.set_run_state("paused", "cap", "The next request could pass the cap.")
+    async with opened(busy, workers=()) as screens:
+        await screens.press("dollar_sign", "tab", *["backspace"] * 4)
+        await screens.write("20")
+        await screens.press("enter")
+        await screens.settle()
+        assert pending(busy) == []
+        with busy.writer() as writer:
+            assert writer.books().cap_pico == 20 * 10**12
+        assert "Start the workers" in screens.text
+
+
 async def test_p_on_a_run_without_an_engine_offers_to_start_it(busy: Built) -> None:
     (busy.path / "logs" / "engine.log").write_text(LAST_WORDS, encoding="utf-8")
     async with opened(busy, workers=()) as screens:

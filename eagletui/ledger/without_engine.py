@@ -1,0 +1,144 @@
+"""Carry out orders that concern the ledger alone, where no engine works: the same from `ctl` and from the screens."""
+
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from eagletui.core.errors import LockedError
+from eagletui.core.money import format_usd, limit_text, usd_to_pico
+from eagletui.core.text import clean_line
+from eagletui.ledger import commands
+from eagletui.ledger.locks import RoleLock
+from eagletui.ledger.reader import LedgerReader
+from eagletui.ledger.rows import Verb
+from eagletui.ledger.writer import LedgerWriter
+from eagletui.ledger.writer_watch import Quarantined
+
+
+class Applied(NamedTuple):
+    """What an order did."""
+
+    changed: bool
+    result: str
+    """One sentence."""
+
+
+def apply_without_engine(ledger: Path, verb: Verb, args: Mapping[str, Any], issued_by: str) -> Applied | None:
+    """Carry out an order here, while nobody can start an engine.
+
+    Args:
+        ledger: the run's.
+        verb: what to do.
+        args: checked already.
+        issued_by: `ctl` or `app`, for the log.
+
+    Returns:
+        What it did; None where the verb needs an engine, or one has started and takes the order.
+    """
+    act = _ACTS.get(verb)
+    if act is None:
+        return None
+    try:
+        with RoleLock(ledger.parent, "engine"):
+            number = commands.issue(ledger, verb, args)
+            with LedgerWriter(ledger) as writer:
+                applied = act(writer, args)
+                applied = applied._replace(result=f"{applied.result}{_what_next(ledger)}")
+                writer.apply_command(number, applied.changed, applied.result)
+                writer.event("info", issued_by, "command", f"{verb}: {applied.result}")
+    except LockedError:
+        return None
+    return applied
+
+
+def quarantine_words(endpoint: str, moved: Quarantined) -> str:
+    """Say what a quarantine did and what buying again costs."""
+    words = f"{clean_line(endpoint, 80)} is not used any more; {_samples(moved.samples)} of it are set aside"
+    if not moved.samples:
+        return f"{words}."
+    low, high = moved.rebuy_low_pico, moved.rebuy_high_pico
+    if low is None or high is None:
+        price = "what buying them again costs is not known"
+    elif low == high:
+        price = f"buying them again costs about {format_usd(low)}"
+    else:
+        price = f"buying them again costs about {format_usd(low)} to {format_usd(high)}, by endpoint"
+    return f"{words}. They cost {format_usd(moved.cost_pico)}; {price} (`ctl RUN retry --suspect`)."
+
+
+def release_words(endpoint: str, moved: Quarantined) -> str:
+    """Say what a release did."""
+    return f"{clean_line(endpoint, 80)} may be used; {_samples(moved.samples)} are what they were."
+
+
+def unknown_endpoint(endpoint: str, known: Mapping[str, object] | list[str]) -> str:
+    """Say that a run has no such endpoint."""
+    names = ", ".join(clean_line(tag, 60) for tag in sorted(known)) or "none yet"
+    return f"No endpoint {clean_line(endpoint, 60)}; this run uses {names}."
+
+
+def _cap(writer: LedgerWriter, args: Mapping[str, Any]) -> Applied:
+    cap_pico = usd_to_pico(Decimal(args["usd"]))
+    return Applied(writer.set_cap(cap_pico), f"The cap is {limit_text(cap_pico)}.")
+
+
+def _stop_at(writer: LedgerWriter, args: Mapping[str, Any]) -> Applied:
+    stop_at_pico = usd_to_pico(Decimal(args["usd"]))
+    return Applied(writer.set_stop_at(stop_at_pico), f"The run stops asking at {limit_text(stop_at_pico)}.")
+
+
+def _in_flight(writer: LedgerWriter, args: Mapping[str, Any]) -> Applied:
+    requests = "1 request" if args["n"] == 1 else f"{args['n']:,} requests"
+    return Applied(writer.set_max_in_flight(args["n"]), f"At most {requests} in flight.")
+
+
+def _retry(writer: LedgerWriter, args: Mapping[str, Any]) -> Applied:
+    queued = writer.retry(args["samples"], suspect=args.get("suspect", False))
+    return Applied(queued > 0, f"{_samples(queued)} queued again.")
+
+
+def _quarantine(writer: LedgerWriter, args: Mapping[str, Any]) -> Applied:
+    endpoint, since = args["endpoint"], args.get("since")
+    if not writer.knows_endpoint(endpoint):
+        return Applied(False, unknown_endpoint(endpoint, _tags(writer)))
+    moved = writer.quarantine(endpoint, writer.now() if since is None else since)
+    return Applied(moved.changed, quarantine_words(endpoint, moved))
+
+
+def _release(writer: LedgerWriter, args: Mapping[str, Any]) -> Applied:
+    endpoint = args["endpoint"]
+    if not writer.knows_endpoint(endpoint):
+        return Applied(False, unknown_endpoint(endpoint, _tags(writer)))
+    moved = writer.release(endpoint)
+    return Applied(moved.changed, release_words(endpoint, moved))
+
+
+_ACTS: Final[dict[Verb, Callable[[LedgerWriter, Mapping[str, Any]], Applied]]] = {
+    "cap": _cap,
+    "stop-at": _stop_at,
+    "in-flight": _in_flight,
+    "retry": _retry,
+    "quarantine": _quarantine,
+    "release": _release,
+}
+
+WITHOUT_ENGINE: Final = tuple(_ACTS)
+"""Verbs that change the ledger alone, and so need no engine."""
+
+
+def _tags(writer: LedgerWriter) -> list[str]:
+    with LedgerReader(writer.path) as reader:
+        return [row.tag for row in reader.endpoints()]
+
+
+def _what_next(ledger: Path) -> str:
+    with LedgerReader(ledger) as reader:
+        snapshot = reader.snapshot()
+    if snapshot.run.state == "done" and not snapshot.states["queued"]:
+        return " The run is done: nothing is left to ask."
+    return f" No engine is running; eagletui run {clean_line(ledger.parent.name)} goes on."
+
+
+def _samples(number: int) -> str:
+    return "1 sample" if number == 1 else f"{number:,} samples"
