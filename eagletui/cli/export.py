@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import typer
 
 from eagletui.cli.loader_lines import effect_line, effect_object
-from eagletui.cli.output import bytes_text, counted, print_json, print_pairs
+from eagletui.cli.output import bytes_text, counted, print_json, print_pairs, say
 from eagletui.cli.steps import steps
+from eagletui.core.draft_vocabulary import DEFAULT_SIZE
 from eagletui.core.errors import InputError
 from eagletui.core.loaders import (
     SPECFORGE_ONLINE,
@@ -20,10 +21,12 @@ from eagletui.core.loaders import (
 from eagletui.core.text import clean_line
 from eagletui.export.rows import ALSO_POSSIBLE, Census
 from eagletui.export.token_file import Exported, census_object
+from eagletui.ledger.reader import LedgerReader
 from eagletui.runs import RunFolder, find
 
 if TYPE_CHECKING:
     from eagletui.export.trainer_export import TrainerExport
+    from eagletui.export.trainer_target import ExportTarget
 
 FORMS: Final = ("jsonl", "specforge", "speculators", "torchspec", "parquet")
 _TRAINERS: Final = ("specforge", "speculators")
@@ -159,8 +162,11 @@ def _to_file(
 
         done = export_parquet(folder, out, also=also)
     rules = (SPECFORGE_ONLINE, SPECULATORS) if form == "jsonl" else (TORCHSPEC_PARQUET,)
-    command = _prepare_command(done, max_length) if form == "jsonl" else _parquet_command(done, max_length)
-    _print_file(folder.name, form, done, rules, max_length, {}, command, json_)
+    target = _known_target(folder)
+    make = _prepare_commands if form == "jsonl" else _parquet_commands
+    _print_file(folder.name, form, done, rules, max_length, {}, make(done, target, max_length), json_)
+    if form == "jsonl" and not json_:
+        say(f"For SpecForge: eagletui export {folder.name} --to specforge --online --model PATH writes its run config.")
     return 0
 
 
@@ -193,7 +199,7 @@ def _to_torchspec(
     config = TorchSpecConfig(model, max_length, chat_template)
     done = export_torchspec(folder, out, config, layers_of(Path(model)), also=also)
     extra = {"cache_file": str(done.cache_file), "key": done.key, "made_for": TORCHSPEC_CACHE.version}
-    _print_file(folder.name, "torchspec", done.tokens, (TORCHSPEC_CACHE,), max_length, extra, done.command, json_)
+    _print_file(folder.name, "torchspec", done.tokens, (TORCHSPEC_CACHE,), max_length, extra, [done.command], json_)
     return 0
 
 
@@ -204,7 +210,7 @@ def _print_file(
     rules: tuple[LoaderRule, ...],
     max_length: int | None,
     extra: dict[str, str],
-    command: str,
+    commands: list[str],
     json_: bool,
 ) -> None:
     longest = max(map(sum, done.lengths))
@@ -221,7 +227,8 @@ def _print_file(
                 **census_object(done.census),
                 **extra,
                 "loaders": [effect_object(rule, done.lengths, limit, done.by_text_changed) for rule, limit in limits],
-                "command": command,
+                "command": commands[0],
+                "commands": commands,
             }
         )
         return
@@ -235,25 +242,52 @@ def _print_file(
             ("by text", _by_text(done.by_text_changed, done.census.samples)),
         ]
     )
-    print(command)
+    for command in commands:
+        print(command)
 
 
-def _prepare_command(done: Exported, max_length: int | None) -> str:
+def _known_target(folder: RunFolder) -> "ExportTarget | None":
+    """Describe the run's target; None where nothing tells, or where the packages that read models are not installed."""
+    try:
+        from eagletui.export.trainer_target import target_if_known
+    except ModuleNotFoundError:
+        return None
+    with LedgerReader(folder.ledger_path) as reader:
+        return target_if_known(folder, reader)
+
+
+def _prepare_commands(done: Exported, target: "ExportTarget | None", max_length: int | None) -> list[str]:
+    """What to run for speculators: preparation; where the layers are known, server and the training too."""
     import shlex
 
     limit = max_length or fitting_length(SPECULATORS, max(map(sum, done.lengths)))
     prepared = done.file.absolute().with_name("prepared")
-    parts = ["speculators", "prepare-data", "--model", done.model_id, "--data", str(done.file.absolute())]
-    return shlex.join([*parts, "--output", str(prepared), "--seq-length", str(limit), "--no-skip-token-freq"])
+    name = done.model_id if target is None else target.name
+    parts = ["speculators", "prepare-data", "--model", name, "--data", str(done.file.absolute())]
+    prepare = shlex.join([*parts, "--output", str(prepared), "--seq-length", str(limit), "--no-skip-token-freq"])
+    if target is None:
+        return [prepare]
+    from eagletui.export.training import SPECULATORS_RATIO, speculators_commands
+
+    size = min(DEFAULT_SIZE, target.facts.vocab_size)
+    return [
+        prepare,
+        *speculators_commands(prepared, target.facts, name, size, limit, SPECULATORS_RATIO, online=True),
+    ]
 
 
-def _parquet_command(done: Exported, max_length: int | None) -> str:
+def _parquet_commands(done: Exported, target: "ExportTarget | None", max_length: int | None) -> list[str]:
     import shlex
 
     limit = max_length or fitting_length(TORCHSPEC_PARQUET, max(map(sum, done.lengths)))
     parts = ["python", "-m", "torchspec.train_entry", "--config", "CONFIG.yaml"]
     parts += [f"dataset.train_data_path={done.file.absolute()}", "dataset.defer_tokenization=false"]
-    return shlex.join([*parts, f"training.max_seq_length={limit}", f"model.target_model_path={done.model_id}"])
+    parts += [f"training.max_seq_length={limit}"]
+    parts += [f"model.target_model_path={done.model_id if target is None else target.name}"]
+    if target is not None:
+        layers = str(list(target.facts.layers_output)).replace(" ", "")
+        parts.append(f"inference.aux_hidden_states_layers={layers}")
+    return [shlex.join(parts)]
 
 
 def _trainer_object(done: "TrainerExport", rule: LoaderRule) -> dict[str, Any]:

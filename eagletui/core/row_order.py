@@ -60,8 +60,9 @@ def place_rows(
     if gone:
         raise InputError(
             f"{len(gone)} of the {len(earlier)} samples exported before, {gone[0]} among them, are not in the training "
-            "set any more: quarantined, doubted since, or without features. Rows keep their numbers, so that nothing "
-            "can be left out here: export into a new folder."
+            "set any more: quarantined, doubted since, or without features over the ids that they have now. Rows keep "
+            "their numbers, so that nothing can be left out here: extract again if features are missing, or export "
+            "into a new folder."
         )
     known = {row.sample_key for row in earlier}
     now = 1 + max((row.since for row in earlier), default=0)

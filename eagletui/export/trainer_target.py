@@ -105,6 +105,17 @@ def target_to_run(folder: RunFolder, reader: LedgerReader, model: Path | None) -
     return ExportTarget(facts, _name(checkpoint, reader), checkpoint, None)
 
 
+def target_if_known(folder: RunFolder, reader: LedgerReader) -> ExportTarget | None:
+    """Describe the target of a run by its features, else by the weights of its config; None where neither tells."""
+    manifest = find_manifest(folder.features_dir)
+    try:
+        if manifest is not None and reader.shards():
+            return target_of_features(folder, reader, None, compute=False)
+        return target_to_run(folder, reader, None)
+    except (InputError, ModelError):
+        return None
+
+
 def _name(checkpoint: Checkpoint | None, reader: LedgerReader) -> str:
     return reader.run().model_id if checkpoint is None else str(checkpoint.path.absolute())
 

@@ -17,6 +17,9 @@ SPECFORGE_CONFIG: Final = "specforge.json"
 DRAFT_CONFIG: Final = "draft_config.json"
 PROMPTS_FILE: Final = "prompts.jsonl"
 
+SPECULATORS_RATIO: Final = 0.9
+"""Share of rows to train on where nothing else is asked (`--train-data-ratio` of speculators 0.9.0)."""
+
 SGLANG_HEADROOM: Final = 7
 """Slots that SGLang keeps beyond the longest prompt (SpecForge's SGLANG_CAPTURE_CONTEXT_HEADROOM)."""
 

@@ -10,6 +10,7 @@ from eagletui.core.errors import RunError
 from eagletui.export.jsonl import export_jsonl
 from eagletui.runs import RunFolder
 from tests.extract.small_run import answer_samples, create_run
+from tests.tiny_models import save_tiny_model
 
 
 @pytest.fixture
@@ -116,3 +117,18 @@ def test_unknown_choices_exit_2_and_write_nothing(
     assert _run("export", str(folder.path), *args, "--out", str(tmp_path / "out")) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_the_commands_name_the_layers_where_the_runs_target_is_known(
+    folder: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a target with 8 layers: speculators names the layers that a stream enters, vLLM the end as well."""
+    assert _run("export", str(folder.path), "--to", "jsonl", "--out", str(tmp_path / "out"), "--json") == 0
+    assert len(json.loads(capsys.readouterr().out)["commands"]) == 1
+    model = save_tiny_model(tmp_path / "model", "qwen3")
+    known = create_run(tmp_path / "known", model)
+    answer_samples(known, [((1, 2), (3, 4, 5))])
+    assert _run("export", str(known.path), "--to", "jsonl", "--out", str(tmp_path / "out"), "--json") == 0
+    _, server, training = json.loads(capsys.readouterr().out)["commands"]
+    assert '"eagle_aux_hidden_state_layer_ids": [2, 4, 5, 8]' in server
+    assert "--target-layer-ids 2 4 5" in training
