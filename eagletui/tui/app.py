@@ -40,6 +40,7 @@ from eagletui.tui.screens.spend import SpendScreen
 from eagletui.tui.screens.verdicts import VerdictsScreen
 from eagletui.tui.screens.view_screen import ViewScreen
 from eagletui.tui.standing import is_dead
+from eagletui.tui.stylesheet import ParsedOnce
 from eagletui.tui.theme import THEMES
 
 
@@ -100,6 +101,7 @@ class EagleApp(App[None]):
         no_color = "NO_COLOR" in os.environ
         # The base class picks the filter that drops colours while it starts, by whether they are the terminal's own.
         super().__init__(ansi_color=True if no_color else None)
+        self.stylesheet = ParsedOnce(variables=self.get_css_variables())
         self.set_reactive(App.ansi_color, None)
         for known in THEMES:
             self.register_theme(known)
@@ -116,8 +118,8 @@ class EagleApp(App[None]):
         self._poller: Poller | None = None
         self._vocabulary: Vocabulary | None = None
         self._runs_opened = 0
-        self.add_mode("attach", AttachScreen)
-        self.add_mode("launch", LaunchScreen)
+        self.add_mode("attach", partial(self._new_screen, AttachScreen))
+        self.add_mode("launch", partial(self._new_screen, LaunchScreen))
         self.placed_keys = keymap or Keymap()
         self.set_keymap(dict(self.placed_keys.moved))
 
@@ -161,7 +163,7 @@ class EagleApp(App[None]):
         await self._leave_run()
         self._runs_opened += 1
         for view, screen in RUN_SCREENS.items():
-            self.add_mode(self._mode(view), screen)
+            self.add_mode(self._mode(view), partial(self._new_screen, screen))
         self.folder = folder
         self._reader = reader
         self._poller = Poller(folder, reader, self.clock, self.post_message)
@@ -179,6 +181,12 @@ class EagleApp(App[None]):
         self.view = self._vocabulary = None
         reader, self._reader = self._reader, None
         await reader.close()
+
+    def _new_screen(self, make: Callable[[], Screen[Any]]) -> Screen[Any]:
+        screen = make()
+        # It takes its styles while it mounts. Without the mark the library styles the whole app twice for it.
+        screen._css_update_count = self._css_update_count
+        return screen
 
     def _mode(self, view: View) -> str:
         return view if view in _WITHOUT_RUN else f"{view}-{self._runs_opened}"

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from textual.color import Color
 
 from eagletui.tui.keys import APP_KEYS, VIEW_KEYS, View
 from eagletui.tui.screens.help import WORDS, help_lines
@@ -190,3 +191,13 @@ async def test_themes_change_by_key_and_the_screen_stays(busy: Built) -> None:
             await screens.press("T")
             assert screens.app.theme == expected
             assert screens.text == before
+
+
+async def test_a_theme_colours_screens_seen_before_it_and_screens_first_seen_after_it(busy: Built) -> None:
+    async with opened(busy, WIDE) as screens:
+        await screens.press("2", "T")
+        for view in ("2", "1", "3"):
+            await screens.press(view)
+            light = Color.parse("#FAFAF7")
+            assert screens.app.screen.styles.background == light
+            assert {node.background_colors[0] for node in screens.app.screen.query("TopBar, KeyBar")} == {light}
