@@ -71,15 +71,13 @@ def test_answers_and_turns_multiply_and_name_the_samples(tmp_path: Path, ledger:
     assert sorted(_keys(ledger)) == ["c.a0.t0", "c.a0.t1", "c.a1.t0", "c.a1.t1"]
 
 
-def test_each_turn_is_asked_with_the_history_before_it_and_never_with_its_own_answer(
-    tmp_path: Path, ledger: Path
-) -> None:
+def test_the_first_turn_is_asked_alone_and_later_ones_wait_for_its_answer(tmp_path: Path, ledger: Path) -> None:
     turns = [("user", "u1"), ("assistant", "a1"), ("user", "u2"), ("assistant", "a2")]
     path = _file(tmp_path, "c.jsonl", {"id": "c", "messages": [{"role": r, "content": t} for r, t in turns]})
     with LedgerWriter(ledger) as writer:
         ingest(_section(path, turns="all"), writer)
         asked = [[message.content for message in sample.prompt.messages] for sample in writer.claim(10)]
-    assert asked == [["u1"], ["u1", "a1", "u2"]]
+    assert asked == [["u1"]]
 
 
 def test_one_bad_line_anywhere_means_nothing_is_ingested(tmp_path: Path, ledger: Path) -> None:

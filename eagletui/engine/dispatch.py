@@ -8,6 +8,7 @@ from typing import Final
 
 from eagletui.core.drift import Verdict
 from eagletui.core.text import clean_line
+from eagletui.core.turns import next_turn
 from eagletui.engine.answers import AnswerDesk, Judged, ReadySample
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.pace import Manner, Pace, backoff_s
@@ -170,7 +171,7 @@ class Dispatcher:
     def _answered(self, flight: Flight, judged: Judged | None, raw: RawReply | None) -> Answered:
         assert judged is not None
         assert raw is not None
-        usage = judged.reply.usage
+        usage, sample = judged.reply.usage, flight.ready.sample
         return Answered(
             body=raw.body,
             encoding=raw.encoding,
@@ -183,6 +184,7 @@ class Dispatcher:
             first_event_at=None if raw.first_event_at is None else self._wall(raw.first_event_at),
             generation_id=_known_id(flight, judged.reply.generation_id),
             tokens=judged.tokens,
+            next_turn=next_turn(sample.whole, sample.turn, judged.reply) if sample.whole is not None else None,
         )
 
     def _failed(self, flight: Flight, failure: ProviderFailure, raw: RawReply | None) -> Failed:

@@ -324,6 +324,8 @@ class Runner:
             outcome = finished.outcome
             if isinstance(outcome, Failed) and outcome.retry_at is not None:
                 self._admissions.queue_moved(max(0.0, outcome.retry_at - time.time()))
+            elif isinstance(outcome, Answered) and outcome.next_turn is not None:
+                self._admissions.queue_moved()
         self._settler.add([self._unsettled.pop(row.attempt_id) for row in batch if row.attempt_id in self._unsettled])
         self._lessons.filed(batch, overruns)
         self._money_moved()

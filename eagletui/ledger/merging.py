@@ -169,6 +169,8 @@ def _copy(connection: sqlite3.Connection, source: Source, number: int, *, same_n
     _insert(connection, "attempts", of_sample | {"id": f"id + {shift['attempts']}"})
     _insert(connection, "replies", of_attempt)
     _insert(connection, "tokens", of_sample | of_attempt)
+    if connection.execute("SELECT 1 FROM source.sqlite_master WHERE name = 'turns'").fetchone():
+        _insert(connection, "turns", of_sample)
     connection.execute("DROP TABLE IF EXISTS temp.path_of")
     connection.execute("CREATE TEMP TABLE path_of (old_path TEXT PRIMARY KEY, new_path TEXT NOT NULL)")
     connection.executemany("INSERT INTO temp.path_of VALUES (?, ?)", source.shard_paths.items())

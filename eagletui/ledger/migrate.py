@@ -32,7 +32,14 @@ CREATE TABLE opinions (
 
 _BOUGHT_AGAIN: Final = "INSERT OR IGNORE INTO moves VALUES ('sample', 'quarantined', 'queued')"
 
-MIGRATIONS: Final[tuple[str, ...]] = (_OPINIONS, _BOUGHT_AGAIN)
+_TURNS: Final = """
+CREATE TABLE turns (
+    sample_id INTEGER PRIMARY KEY REFERENCES samples(id),
+    message BLOB NOT NULL
+) STRICT
+"""
+
+MIGRATIONS: Final[tuple[str, ...]] = (_OPINIONS, _BOUGHT_AGAIN, _TURNS)
 """The script that leads from version N to N + 1, at index N - 1."""
 
 OLDEST_READ: Final = 1

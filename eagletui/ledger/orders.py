@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from eagletui.core.chat import Prompt
+from eagletui.core.chat import Message, Prompt
 from eagletui.core.tokdiff import Span
 from eagletui.ledger.rows import Encoding
 
@@ -42,6 +42,8 @@ class QueuedSample:
     """Requests made so far."""
     answer_index: int
     turn: int
+    whole: Prompt | None = None
+    """The conversation as recorded, where later turns of it are to be asked after this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,8 @@ class Answered:
     """When it was not known from the headers."""
     tokens: TokensResult | None = None
     """None: rebuilding comes later (`store_tokens`)."""
+    next_turn: Message | str | None = None
+    """The answer as a turn, where later turns follow it; a text says why they cannot, as in `core.turns`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from eagletui.core.chat import Prompt, until_turn
+from eagletui.core.chat import Prompt
 from eagletui.core.tokdiff import Span
-from eagletui.ledger.codecs import unpack_bytes, unpack_ids, unpack_prompt, unpack_spans, unpack_text
+from eagletui.ledger.codecs import unpack_bytes, unpack_ids, unpack_spans, unpack_text
 from eagletui.ledger.filters import SORT_KEYS, SampleFilter, alternatives, order, where
 from eagletui.ledger.orders import TokensLabel
 from eagletui.ledger.reader_base import Reader
 from eagletui.ledger.rows import AttemptRow, Encoding, SampleRow, columns
 from eagletui.ledger.triggers import TRAINABLE
+from eagletui.ledger.turns import asked_prompt
 
 _ROWS_AT_ONCE: Final = 500
 """Below SQLite's smallest limit of parameters in a statement."""
@@ -182,7 +183,7 @@ class SamplesReader(Reader):
             )
             return SampleDetail(
                 row=sample,
-                prompt=_prompt(row),
+                prompt=_prompt(connection, sample, row),
                 attempts=tuple(AttemptRow(*attempt) for attempt in attempts),
                 reply=_reply(connection, sample.id),
                 tokens=_tokens(connection, sample.id),
@@ -236,7 +237,7 @@ class SamplesReader(Reader):
                 sample = _sample_row(row[:-2])
                 tokens = _tokens(connection, sample.id)
                 if tokens is not None:
-                    exports.append(ToExport(sample, _prompt(row), tokens))
+                    exports.append(ToExport(sample, _prompt(connection, sample, row), tokens))
             return exports
 
     def to_rebuild(self, after: int, limit: int) -> list[ToRebuild]:
@@ -256,7 +257,7 @@ class SamplesReader(Reader):
                 if reply is not None:
                     tokens = _tokens(connection, sample.id)
                     label = None if tokens is None else _label(sample, tokens, *row[-6:-2])
-                    found.append(ToRebuild(sample, _prompt(row), reply, tokens, label))
+                    found.append(ToRebuild(sample, _prompt(connection, sample, row), reply, tokens, label))
             return found
 
 
@@ -290,8 +291,8 @@ def _sample_row(row: tuple[Any, ...]) -> SampleRow:
     return SampleRow(*(*row[:-1], bool(row[-1])))
 
 
-def _prompt(row: tuple[Any, ...]) -> Prompt:
-    return until_turn(unpack_prompt(row[-2]), row[-1])
+def _prompt(connection: sqlite3.Connection, sample: SampleRow, row: tuple[Any, ...]) -> Prompt:
+    return asked_prompt(connection, sample.id, row[-2], row[-1])
 
 
 def _ids(blob: bytes | None) -> "array[int] | None":

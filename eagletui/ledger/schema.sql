@@ -52,7 +52,7 @@ CREATE TABLE samples (
     failure_kind TEXT,                      -- on failed and refused
     failure_detail TEXT,
     attempts INTEGER NOT NULL DEFAULT 0,
-    not_before REAL NOT NULL DEFAULT 0,     -- a retry waits until then; 0: never tried
+    not_before REAL NOT NULL DEFAULT 0,     -- a retry waits until then; 0: never tried; 9e15: waits for the turn before
     answered_attempt_id INTEGER REFERENCES attempts(id),
     endpoint TEXT,                          -- the one that answered
     finish_reason TEXT,
@@ -159,6 +159,11 @@ CREATE TABLE opinions (                     -- what the target model said of an 
     variance REAL NOT NULL,                 -- of that sum
     structure_json TEXT NOT NULL,           -- {special token: lowest log-probability}
     asked_at REAL NOT NULL
+) STRICT;
+
+CREATE TABLE turns (                        -- answers that later turns of their conversation follow
+    sample_id INTEGER PRIMARY KEY REFERENCES samples(id),
+    message BLOB NOT NULL                   -- zstd JSON of core.chat.Message
 ) STRICT;
 
 CREATE TABLE shards (

@@ -6,11 +6,12 @@ from typing import Final
 
 from eagletui.core.lifecycle import FINISHED_RUNS, PauseReason, RunState
 from eagletui.ledger.rows import CommandRow, LimitedBy, RunRow, Verb, columns
+from eagletui.ledger.turns import can_be_retried, order_retried
 from eagletui.ledger.writer_base import Writer
 
 _RETRY: Final = (
     "UPDATE samples SET state = 'queued', failure_kind = NULL, failure_detail = NULL, not_before = ?"
-    " WHERE state IN ('failed', 'refused')"
+    f" WHERE state IN ('failed', 'refused') AND {can_be_retried('samples')}"
 )
 
 
@@ -138,6 +139,9 @@ class ControlWriter(Writer):
 
         A quarantined one gives up its answer: the attempt and its reply stay, and its cost counts as wasted.
 
+        A turn whose turn before has an answer that it cannot follow stays failed; one whose turn before failed too is
+        asked after that one.
+
         Args:
             sample_keys: failed, refused or quarantined ones; empty for every failed or refused one.
             suspect: every quarantined one instead.
@@ -147,12 +151,14 @@ class ControlWriter(Writer):
             if suspect:
                 return _give_up_answers(connection, now)
             if not sample_keys:
-                return connection.execute(_RETRY, (now,)).rowcount
-            return sum(
-                connection.execute(f"{_RETRY} AND sample_key = ?", (now, key)).rowcount
-                + _give_up_answers(connection, now, key)
-                for key in sample_keys
-            )
+                queued = connection.execute(_RETRY, (now,)).rowcount
+            else:
+                queued = sum(
+                    connection.execute(f"{_RETRY} AND sample_key = ?", (now, key)).rowcount
+                    + _give_up_answers(connection, now, key)
+                    for key in sample_keys
+                )
+            return queued + order_retried(connection, now)
 
     def _set(self, column: str, value: str | int | None) -> bool:
         with self._transactions.begin(durable=True) as connection:

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from eagletui.core.chat import until_turn
 from eagletui.core.money import Books, admit
 from eagletui.ledger.books import read_books
 from eagletui.ledger.codecs import unpack_prompt
 from eagletui.ledger.orders import Admission, AdmitRequest, QueuedSample, Recovery
+from eagletui.ledger.turns import WAITS, asked_prompt
 from eagletui.ledger.writer_base import Writer
 
 LONGEST_RETRY_S: Final = 3_660.0
@@ -26,7 +26,9 @@ class AttemptWriter(Writer):
         Args:
             limit: at most this many.
         """
-        query = """SELECT samples.id, sample_key, samples.dataset, prompts.body, attempts, answer_index, turn
+        query = """SELECT samples.id, sample_key, samples.dataset, prompts.body, attempts, answer_index, turn,
+                EXISTS (SELECT 1 FROM samples AS later WHERE later.prompt_id = samples.prompt_id
+                        AND later.answer_index = samples.answer_index AND later.turn > samples.turn)
             FROM samples INDEXED BY samples_queue JOIN prompts ON prompts.id = samples.prompt_id
             WHERE samples.state = 'queued' AND {due} ORDER BY not_before, samples.id LIMIT ?"""
         with self._transactions.reading() as connection:
@@ -35,13 +37,25 @@ class AttemptWriter(Writer):
             ).fetchall()
             if len(rows) < limit:
                 rows += connection.execute(query.format(due="not_before = 0"), (limit - len(rows),)).fetchall()
-        return [
-            QueuedSample(row_id, key, dataset, until_turn(unpack_prompt(body), turn), attempts, answer_index, turn)
-            for row_id, key, dataset, body, attempts, answer_index, turn in rows
-        ]
+            return [
+                QueuedSample(
+                    id=row_id,
+                    key=key,
+                    dataset=dataset,
+                    prompt=asked_prompt(connection, row_id, body, turn),
+                    attempts=attempts,
+                    answer_index=answer_index,
+                    turn=turn,
+                    whole=unpack_prompt(body) if is_followed else None,
+                )
+                for row_id, key, dataset, body, attempts, answer_index, turn, is_followed in rows
+            ]
 
     def next_due_at(self) -> float | None:
-        """Return when the next queued sample may be sent (0: now), or None when the queue is empty."""
+        """Return when the next queued sample may be sent (0: now), or None when the queue is empty.
+
+        A turn that waits for the one before it is queued, for a time that no clock reaches.
+        """
         with self._transactions.reading() as connection:
             (due,) = connection.execute(
                 "SELECT min(not_before) FROM samples INDEXED BY samples_queue WHERE state = 'queued'"
@@ -122,8 +136,9 @@ class AttemptWriter(Writer):
         now = self._clock()
         with self._transactions.begin() as connection:
             return connection.execute(
-                "UPDATE samples SET not_before = max(?, not_before - ?) WHERE state = 'queued' AND not_before > ?",
-                (now, seconds, now),
+                "UPDATE samples SET not_before = max(?, not_before - ?)"
+                " WHERE state = 'queued' AND not_before > ? AND not_before < ?",
+                (now, seconds, now, WAITS),
             ).rowcount
 
     def recover(self) -> Recovery:
@@ -147,7 +162,8 @@ class AttemptWriter(Writer):
             ).rowcount
             requeued = connection.execute("UPDATE samples SET state = 'queued' WHERE state = 'in_flight'").rowcount
             connection.execute(
-                "UPDATE samples SET not_before = :latest WHERE state = 'queued' AND not_before > :latest",
-                {"latest": now + LONGEST_RETRY_S},
+                "UPDATE samples SET not_before = :latest"
+                " WHERE state = 'queued' AND not_before > :latest AND not_before < :waits",
+                {"latest": now + LONGEST_RETRY_S, "waits": WAITS},
             )
         return Recovery(voided, unsettled, requeued)

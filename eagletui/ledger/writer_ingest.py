@@ -7,6 +7,7 @@ from pathlib import Path
 from eagletui.core.errors import LedgerError
 from eagletui.ledger.codecs import pack_prompt
 from eagletui.ledger.orders import NewPrompt
+from eagletui.ledger.turns import WAITS
 from eagletui.ledger.writer_base import Writer
 
 
@@ -77,13 +78,21 @@ class IngestWriter(Writer):
                 prompt_id = cursor.lastrowid
                 first = prompt.first_sample_number
                 rows = [
-                    (None if first is None else first + index, key, prompt_id, answer, turn, prompt.dataset)
+                    (
+                        None if first is None else first + index,
+                        key,
+                        prompt_id,
+                        answer,
+                        turn,
+                        prompt.dataset,
+                        0.0 if turn == prompt.turns[0] else WAITS,
+                    )
                     for index, (key, answer, turn) in enumerate(sample_keys(prompt))
                 ]
                 try:
                     connection.executemany(
-                        "INSERT INTO samples (id, sample_key, prompt_id, answer_index, turn, dataset)"
-                        " VALUES (?, ?, ?, ?, ?, ?)",
+                        "INSERT INTO samples (id, sample_key, prompt_id, answer_index, turn, dataset, not_before)"
+                        " VALUES (?, ?, ?, ?, ?, ?, ?)",
                         rows,
                     )
                 except sqlite3.IntegrityError as error:

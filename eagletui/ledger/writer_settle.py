@@ -4,10 +4,12 @@ import sqlite3
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from eagletui.core.chat import Message
 from eagletui.core.errors import LedgerError
 from eagletui.ledger.books import read_open_attempts
 from eagletui.ledger.codecs import pack_bytes
 from eagletui.ledger.orders import Answered, Failed, Finished, OpenAttempt, Overrun
+from eagletui.ledger.turns import end_turns, keep_turn
 from eagletui.ledger.writer_tokens import TokensWriter, put_tokens
 
 
@@ -193,6 +195,11 @@ class SettleWriter(TokensWriter):
             " WHERE id = ? AND answered_at >= (SELECT quarantined_since FROM endpoints WHERE tag = samples.endpoint)",
             (attempt.sample_id,),
         )
+        match answer.next_turn:
+            case Message() as message:
+                keep_turn(connection, attempt.sample_id, message)
+            case str() as why:
+                end_turns(connection, attempt.sample_id, why)
 
     def _keep_failure(self, connection: sqlite3.Connection, attempt: _Attempt, failure: Failed) -> None:
         if attempt.state not in ("held", "sent"):
@@ -234,6 +241,7 @@ class SettleWriter(TokensWriter):
                     attempt.sample_id,
                 ),
             )
+            end_turns(connection, attempt.sample_id, f"was not given ({failure.error_kind})")
 
     def _keep_reply(self, connection: sqlite3.Connection, attempt_id: int, body: bytes, encoding: str) -> None:
         connection.execute(

@@ -27,7 +27,7 @@ def place_turns(prompt: Prompt, mode: Literal["last", "all"], field: str) -> Pla
     Args:
         prompt: the whole conversation.
         mode: `last`: one answer at the end, a given answer there is dropped. `all`: every assistant turn, each
-            after the given history, and the end where it asks for one.
+            after the model's own answers before it, and the end where it asks for one.
         field: name of the conversation's field, for faults.
 
     Raises:

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 import pytest
 
+from eagletui.ledger.orders import NewPrompt
 from tests.engine.run_folder import EngineRun, make_run
 from tests.provider_fixture import replay_provider, start_provider
 
@@ -15,7 +16,7 @@ __all__ = ["replay_provider", "start_provider"]
 class NewRun(Protocol):
     """Makes a run on a provider."""
 
-    def __call__(self, base_url: str, prompts: int | Sequence[str], **options: Any) -> EngineRun: ...
+    def __call__(self, base_url: str, prompts: int | Sequence[str | NewPrompt], **options: Any) -> EngineRun: ...
 
 
 @pytest.fixture
@@ -23,7 +24,8 @@ def new_run(tmp_path: Path) -> Iterator[NewRun]:
     """Make runs; `prompts` is the texts, or how many."""
     made: list[EngineRun] = []
 
-    def make(base_url: str, prompts: int | Sequence[str], **options: Any) -> EngineRun:
+    def make(base_url: str, prompts: int | Sequence[str | NewPrompt], **options: Any) -> EngineRun:
+        texts: Sequence[str | NewPrompt]
         texts = [f"Say the number {n} in words." for n in range(prompts)] if isinstance(prompts, int) else prompts
         run = make_run(tmp_path / f"run-{len(made)}", base_url, texts, **options)
         made.append(run)

@@ -143,7 +143,7 @@ class EngineRun:
 def make_run(
     path: Path,
     base_url: str,
-    prompts: Sequence[str],
+    prompts: Sequence[str | NewPrompt],
     *,
     cap_usd: str = "1.00",
     stop_at_usd: str = "1.00",
@@ -155,7 +155,7 @@ def make_run(
     Args:
         path: the folder, not there yet.
         base_url: of an OpenRouter-shaped API.
-        prompts: one user turn each.
+        prompts: one user turn each, or a conversation of its own.
         cap_usd: never committed beyond.
         stop_at_usd: admission ends once this much is settled.
         max_in_flight: limit of simultaneous requests.
@@ -194,7 +194,9 @@ def make_run(
         source = writer.add_source("prompts.jsonl", "0" * 64, len(prompts))
         writer.add_prompts(
             [
-                NewPrompt(f"p{number:04d}", "test", Prompt((Message("user", text),)), text[:200])
+                text
+                if isinstance(text, NewPrompt)
+                else NewPrompt(f"p{number:04d}", "test", Prompt((Message("user", text),)), text[:200])
                 for number, text in enumerate(prompts)
             ],
             source,

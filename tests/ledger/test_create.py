@@ -101,6 +101,7 @@ def test_a_ledger_of_the_first_version_is_read_as_it_is_and_upgraded_by_the_firs
     described = "SELECT name, type, \"notnull\", pk FROM pragma_table_info('opinions')"
     current = sql(path, described)
     sql(path, "DROP TABLE opinions")
+    sql(path, "DROP TABLE turns")
     sql(path, "PRAGMA user_version = 1")
     with LedgerReader(path) as reader:
         assert reader.run().name == "test-run"

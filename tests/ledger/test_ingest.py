@@ -42,11 +42,13 @@ def test_a_conversation_comes_back_as_it_went_in(writer: LedgerWriter) -> None:
     ],
 )
 def test_keys_name_answer_and_turn_only_where_there_are_several(
-    writer: LedgerWriter, answers: int, turns: tuple[int, ...], keys: list[str]
+    writer: LedgerWriter, path: Path, answers: int, turns: tuple[int, ...], keys: list[str]
 ) -> None:
     writer.add_source("a.jsonl", "00", len(keys))
     assert writer.add_prompts([prompt("k", answers=answers, turns=turns)]) == len(keys)
-    assert [sample.key for sample in writer.claim(10)] == keys
+    assert sql(path, "SELECT sample_key FROM samples ORDER BY id") == [(key,) for key in keys]
+    first = [key for key in keys if len(turns) == 1 or key.endswith(f".t{turns[0]}")]
+    assert [sample.key for sample in writer.claim(10)] == first
 
 
 def test_adding_the_same_prompts_again_adds_nothing(writer: LedgerWriter, path: Path) -> None:
