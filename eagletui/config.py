@@ -28,6 +28,7 @@ from pydantic import (
 
 from eagletui.config_faults import describe_fault
 from eagletui.core.errors import ConfigError
+from eagletui.core.notices import NoticeKind
 from eagletui.core.run_parts import RunPart
 
 MAY_CHANGE: Final = ("spend", "pace", "check", "notify")
@@ -69,7 +70,6 @@ FilePath = Annotated[Path, BeforeValidator(_resolve)]
 Money = Annotated[Decimal, BeforeValidator(_decimal), Field(ge=0)]
 Reasoning = Annotated[str, Field(pattern=r"^(default|off|minimal|low|medium|high|xhigh|max|[1-9][0-9]{0,6})$")]
 ProviderKind = Literal["openrouter", "vllm", "sglang", "llama.cpp", "embedded"]
-NotifyKind = Literal["paused", "finding", "done", "dead"]
 
 
 class _Section(BaseModel):
@@ -245,8 +245,24 @@ class NotifySection(_Section):
     """`[notify]`"""
 
     command: str = ""
-    webhook: str = ""
-    on: list[NotifyKind] = list(get_args(NotifyKind))
+    """Shell command; it gets the notice as `EAGLETUI_*` variables and as JSON on stdin."""
+    webhook: str = Field(default="", pattern=r"^(https?://.*)?$")
+    """Address that gets the notice as JSON."""
+    webhook_env: str | None = None
+    """Environment variable that holds the address, for one that is secret."""
+    on: list[NoticeKind] = list(get_args(NoticeKind))
+    """What is told."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "NotifySection":
+        if self.webhook and self.webhook_env is not None:
+            raise ValueError("webhook or webhook_env, not both")
+        return self
+
+    @property
+    def is_on(self) -> bool:
+        """There is something to tell and a way to tell it."""
+        return bool(self.on and (self.command or self.webhook or self.webhook_env))
 
 
 class ExtractSection(_Section):

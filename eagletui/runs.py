@@ -18,12 +18,13 @@ from eagletui.core.lifecycle import WorkerRole
 from eagletui.ledger.locks import Holder, RoleLock, is_locked, lock_file, read_holder
 from eagletui.ledger.reader import LedgerReader
 
-SpawnRole = Literal["engine", "extractor", "provider"]
+SpawnRole = Literal["engine", "extractor", "provider", "watcher"]
 
 MODULES: Final[dict[SpawnRole, str]] = {
     "engine": "eagletui.engine",
     "extractor": "eagletui.extract",
     "provider": "eagletui.embedded",
+    "watcher": "eagletui.notify",
 }
 """What `python -m` starts for a role."""
 
@@ -326,7 +327,7 @@ def workers(folder: RunFolder) -> list[WorkerStatus]:
     except LedgerError:
         # A folder without a readable ledger can still have workers that hold locks.
         found.clear()
-    roles: tuple[WorkerRole, ...] = ("engine", "receiver", "extractor", "provider")
+    roles: tuple[WorkerRole, ...] = ("engine", "receiver", "extractor", "provider", "watcher")
     for role in roles:
         if is_locked(folder.lock_path(role)) and (role not in found or not found[role].alive):
             holder = read_holder(folder.lock_path(role))

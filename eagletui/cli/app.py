@@ -52,6 +52,7 @@ GROUPS: Final[dict[str, tuple[Command, ...]]] = {
     ),
     "Tools": (
         Command("doctor", "doctor", "this machine: terminal, disk, limits, what would end a run, packages, the key"),
+        Command("notify", "notify", "send a test notice by the command and webhook of a config"),
         Command("serve", "serve", "an OpenRouter-shaped server on loopback, with a real model or recorded replies"),
     ),
 }

@@ -29,6 +29,7 @@ from eagletui.runs import RunFolder, is_alive, refuse_merged, spawn, wait_ready
 PROVIDER_READY_S = 60.0
 ENGINE_READY_S = 60.0
 EXTRACTOR_READY_S = 60.0
+WATCHER_READY_S = 60.0
 PROVIDER_GRACE_S = 60
 """The embedded provider ends so long after the last engine."""
 
@@ -231,6 +232,9 @@ def _start(folder: RunFolder, config: RunConfig, *, exit_when_paused: bool) -> N
     if state == "paused":
         # The order waits in the ledger: the engine finds it before it could end because of the pause.
         commands.issue(folder.ledger_path, "resume")
+    if config.notify.is_on and not is_alive(folder, "watcher"):
+        # Before the engine, so that nothing it does is missed.
+        wait_ready(folder, "watcher", WATCHER_READY_S, pid=spawn(folder, "watcher"))
     if not is_alive(folder, "engine"):
         pid = spawn(folder, "engine", *(["--exit-when-paused"] if exit_when_paused else []))
         wait_ready(folder, "engine", ENGINE_READY_S, pid=pid)

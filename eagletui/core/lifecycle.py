@@ -12,7 +12,7 @@ SampleState = Literal["queued", "in_flight", "answered", "tokenized", "failed", 
 AttemptState = Literal["held", "sent", "settled", "unsettled", "void"]
 RunState = Literal["new", "running", "paused", "draining", "done", "stopped", "failed"]
 PauseReason = Literal["user", "stop_at", "cap", "credit", "key_limit", "price", "breaker", "check", "disk"]
-WorkerRole = Literal["engine", "receiver", "extractor", "provider"]
+WorkerRole = Literal["engine", "receiver", "extractor", "provider", "watcher"]
 
 SAMPLE_MOVES: Final[dict[SampleState, tuple[SampleState, ...]]] = {
     "queued": ("in_flight",),
