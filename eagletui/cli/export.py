@@ -20,6 +20,7 @@ from eagletui.core.loaders import (
 )
 from eagletui.core.text import clean_line
 from eagletui.export.rows import ALSO_POSSIBLE, Census
+from eagletui.export.selection import read_selection
 from eagletui.export.token_file import Exported, census_object
 from eagletui.ledger.reader import LedgerReader
 from eagletui.runs import RunFolder, find
@@ -37,6 +38,7 @@ _FLAGS: Final = {
     "--new-vocabulary": _TRAINERS,
     "--validation": ("speculators",),
     "--chat-template": ("torchspec",),
+    "--only": ("jsonl", "parquet"),
 }
 """Which forms a flag is for; the others are for all."""
 
@@ -54,6 +56,10 @@ def export(
             metavar="USABILITY",
             help=f"Also these samples, beside usable and resegmented ones: {', '.join(ALSO_POSSIBLE)}.",
         ),
+    ] = None,
+    only: Annotated[
+        Path | None,
+        typer.Option("--only", metavar="FILE", help="Write these samples alone: a file with one sample id a line."),
     ] = None,
     online: Annotated[
         bool, typer.Option("--online", help="Ids alone, for a trainer that runs the target itself. No features needed.")
@@ -108,6 +114,7 @@ def export(
         "--new-vocabulary": new_vocabulary,
         "--validation": validation is not None,
         "--chat-template": chat_template is not None,
+        "--only": only is not None,
     }
     for flag, is_given in given.items():
         if is_given and to not in _FLAGS[flag]:
@@ -120,7 +127,7 @@ def export(
         return _to_torchspec(run, out, model, max_length, chat_template, also, json_)
     folder = find(run)
     if to in ("jsonl", "parquet"):
-        return _to_file(folder, "jsonl" if to == "jsonl" else "parquet", out, max_length, also, json_)
+        return _to_file(folder, "jsonl" if to == "jsonl" else "parquet", out, max_length, also, only, json_)
     from eagletui.export.trainer_export import Asked, export_for_trainer
 
     with steps("writing features", 1) as step:
@@ -151,16 +158,18 @@ def _to_file(
     out: Path,
     max_length: int | None,
     also: tuple[str, ...],
+    only: Path | None,
     json_: bool,
 ) -> int:
+    selection = None if only is None else read_selection(only)
     if form == "jsonl":
         from eagletui.export.jsonl import export_jsonl
 
-        done = export_jsonl(folder, out, also=also)
+        done = export_jsonl(folder, out, also=also, only=selection)
     else:
         from eagletui.export.parquet import export_parquet
 
-        done = export_parquet(folder, out, also=also)
+        done = export_parquet(folder, out, also=also, only=selection)
     rules = (SPECFORGE_ONLINE, SPECULATORS) if form == "jsonl" else (TORCHSPEC_PARQUET,)
     target = _known_target(folder)
     make = _prepare_commands if form == "jsonl" else _parquet_commands

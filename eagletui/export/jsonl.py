@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from eagletui.export.rows import TrainingRow
+from eagletui.export.selection import Selection
 from eagletui.export.token_file import CountedStream, Exported, export_tokens
 from eagletui.runs import RunFolder
 
@@ -18,7 +19,7 @@ FORMAT: Final = "eagletui-tokens-1"
 DATA_FILE: Final = "train.jsonl"
 
 
-def export_jsonl(folder: RunFolder, out: Path, *, also: Sequence[str] = ()) -> Exported:
+def export_jsonl(folder: RunFolder, out: Path, *, also: Sequence[str] = (), only: Selection | None = None) -> Exported:
     """Write the training set of a run and a manifest beside it.
 
     Both files appear whole or not at all; an earlier export of the same name is replaced only then.
@@ -27,11 +28,13 @@ def export_jsonl(folder: RunFolder, out: Path, *, also: Sequence[str] = ()) -> E
         folder: the run.
         out: the folder for both files; made if needed.
         also: usabilities beyond the default set.
+        only: of these samples alone.
 
     Raises:
         RunError: there is nothing to export, or the folder cannot be written.
+        InputError: a picked id is not one of the run's.
     """
-    return export_tokens(folder, out, DATA_FILE, FORMAT, _Lines, also=also)
+    return export_tokens(folder, out, DATA_FILE, FORMAT, _Lines, also=also, only=only)
 
 
 class _Lines:

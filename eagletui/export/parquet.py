@@ -12,6 +12,7 @@ from typing import Any, Final
 from eagletui.core.errors import InputError
 from eagletui.core.loss_mask import packed_mask
 from eagletui.export.rows import TrainingRow
+from eagletui.export.selection import Selection
 from eagletui.export.token_file import CountedStream, Exported, export_tokens
 from eagletui.runs import RunFolder
 
@@ -21,7 +22,9 @@ _BATCH_TOKENS: Final = 1_000_000
 """Of a row group: large enough to read fast, small enough to hold."""
 
 
-def export_parquet(folder: RunFolder, out: Path, *, also: Sequence[str] = ()) -> Exported:
+def export_parquet(
+    folder: RunFolder, out: Path, *, also: Sequence[str] = (), only: Selection | None = None
+) -> Exported:
     """Write the training set of a run as Parquet, and a manifest beside it.
 
     Both files appear whole or not at all; an earlier export of the same name is replaced only then.
@@ -30,13 +33,14 @@ def export_parquet(folder: RunFolder, out: Path, *, also: Sequence[str] = ()) ->
         folder: the run.
         out: the folder for both files; made if needed.
         also: usabilities beyond the default set.
+        only: of these samples alone.
 
     Raises:
-        InputError: pyarrow is not installed.
+        InputError: pyarrow is not installed, or a picked id is not one of the run's.
         RunError: there is nothing to export, or the folder cannot be written.
     """
     _require_pyarrow()
-    return export_tokens(folder, out, DATA_FILE, FORMAT, _Groups, also=also)
+    return export_tokens(folder, out, DATA_FILE, FORMAT, _Groups, also=also, only=only)
 
 
 def _require_pyarrow() -> Any:

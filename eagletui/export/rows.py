@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from eagletui.core.features import sampled_mask
+from eagletui.export.selection import Selection, unknown
 from eagletui.ledger.filters import SampleFilter
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_samples import StoredTokens, page_end
@@ -67,6 +68,26 @@ class Census:
         self.usability[row.usability] += 1
         self.finish_reason[row.finish_reason or "unknown"] += 1
         self.dataset[row.dataset] += 1
+
+
+def selected_rows(
+    reader: LedgerReader, census: Census, also: Sequence[str], selection: Selection
+) -> Iterator[TrainingRow]:
+    """Read the picked samples that belong to a training set, in the order they were picked.
+
+    Raises:
+        InputError: an id is not one of the run's.
+    """
+    for number, key in selection.lines:
+        detail = reader.sample(key)
+        if detail is None:
+            raise unknown(selection, number, key, reader.run().name)
+        if detail.tokens is None or detail.row.state != "tokenized":
+            census.left_out[detail.row.state] += 1
+        elif detail.row.usability not in (*DEFAULT_SET, *also):
+            census.left_out[detail.row.usability or "unknown"] += 1
+        else:
+            yield from _made(detail.row, detail.tokens, census)
 
 
 def training_rows(reader: LedgerReader, census: Census, also: Sequence[str] = ()) -> Iterator[TrainingRow]:

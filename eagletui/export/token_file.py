@@ -12,7 +12,8 @@ import msgspec
 from eagletui.core.errors import RunError
 from eagletui.core.loaders import SampleLength
 from eagletui.export.replacement import Replacement
-from eagletui.export.rows import Census, TrainingRow, training_rows
+from eagletui.export.rows import Census, TrainingRow, selected_rows, training_rows
+from eagletui.export.selection import Selection
 from eagletui.ledger.reader import LedgerReader
 from eagletui.runs import RunFolder
 
@@ -78,6 +79,7 @@ def export_tokens(
     sink: Callable[[CountedStream], RowSink],
     *,
     also: Sequence[str] = (),
+    only: Selection | None = None,
 ) -> Exported:
     """Write the training set of a run and a manifest beside it.
 
@@ -90,9 +92,11 @@ def export_tokens(
         form: what the manifest calls the format.
         sink: makes the writer of a file.
         also: usabilities beyond the default set.
+        only: of these samples alone.
 
     Raises:
         RunError: there is nothing to export, or the folder cannot be written.
+        InputError: a picked id is not one of the run's.
     """
     census = Census()
     data, manifest = out / name, out / MANIFEST_FILE
@@ -103,7 +107,8 @@ def export_tokens(
         with LedgerReader(folder.ledger_path) as reader, reader.moment(), Replacement(data) as file:
             stream = CountedStream(file)
             writer = sink(stream)
-            for row in training_rows(reader, census, also):
+            rows = training_rows(reader, census, also) if only is None else selected_rows(reader, census, also, only)
+            for row in rows:
                 writer.add(row)
                 lengths.append(SampleLength(row.prompt_tokens, row.output_tokens))
                 by_text_changed += row.resegmented_spans > 0
@@ -114,6 +119,8 @@ def export_tokens(
                     + (f": {_listed(census)} are left out." if census.left_out else " yet.")
                 )
             described = _describe(reader, census, also, form, name, stream)
+            if only is not None:
+                described["picked"] = len(only.lines)
             model_id = reader.run().model_id
         with Replacement(manifest) as file:
             file.write(msgspec.json.format(msgspec.json.encode(described), indent=2) + b"\n")

@@ -115,6 +115,10 @@ class AsyncReader:
         """See `LedgerReader.sample_ids`."""
         return await self._call(self._reader.sample_ids, wanted)
 
+    async def sample_keys(self, wanted: SampleFilter) -> list[str]:
+        """See `LedgerReader.sample_keys`."""
+        return await self._call(self._reader.sample_keys, wanted)
+
     async def rows(self, ids: Sequence[int]) -> list[SampleRow]:
         """See `LedgerReader.rows`."""
         return await self._call(self._reader.rows, ids)

@@ -1,11 +1,14 @@
 """Which samples to list, and in what order, as SQL."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
 
 Sort = Literal["id", "drift", "cost", "output", "latency"]
 Preset = Literal["mismatched", "drifting", "waiting"]
+Figure = Literal["spans", "drift", "cost", "latency", "output", "billed", "prompt", "attempts"]
+Operator = Literal["<", "<=", "=", "!=", ">=", ">"]
+Column = Literal["state", "dataset", "evidence", "usability", "endpoint", "finish_reason"]
 
 _SORT_COLUMNS: Final[dict[Sort, str]] = {
     "id": "id",
@@ -26,11 +29,42 @@ _PRESETS: Final[dict[Preset, str]] = {
     "waiting": "samples.id IN (SELECT sample_id FROM to_extract)",
 }
 
+_FIGURES: Final[dict[Figure, str]] = {
+    "spans": "samples.spans",
+    "drift": "abs(samples.drift_tokens)",
+    "cost": "samples.cost_pico",
+    "latency": "samples.latency_s",
+    "output": "samples.output_tokens",
+    "billed": "samples.billed_output_tokens",
+    "prompt": "samples.prompt_tokens",
+    "attempts": "samples.attempts",
+}
+_INDEXED: Final[tuple[Figure, ...]] = ("drift", "cost", "latency", "output")
+_ABOVE_ZERO: Final[dict[Figure, str]] = {"spans": "samples.spans > 0", "drift": "samples.drift_tokens <> 0"}
+"""Conditions of the indexes that hold the few rows of these figures; SQLite wants to read them word for word."""
+
 FAILED: Final = ("failed", "refused")
 """States of samples that were given up."""
 
 UNPROVED: Final = ("inferred", "counted", "canonical", "conflict")
 """Evidence that is not a proof."""
+
+
+class Compared(NamedTuple):
+    """A figure of a sample against a number; samples without the figure do not fit."""
+
+    figure: Figure
+    """`drift` is taken without its sign."""
+    operator: Operator
+    value: float
+    """In the column's unit: picodollars, seconds, tokens."""
+
+
+class Excluded(NamedTuple):
+    """A value that a sample must not have; samples that have none fit."""
+
+    column: Column
+    value: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +79,8 @@ class SampleFilter:
     finish_reasons: tuple[str, ...] = ()
     preset: Preset | None = None
     """`mismatched` has differing spans, `drifting` drift other than 0, `waiting` no features yet."""
+    compared: tuple[Compared, ...] = ()
+    excluded: tuple[Excluded, ...] = ()
     text: str = ""
     """Part of the key or of the prompt's preview, any case; this one reads every row."""
     sort: Sort = "id"
@@ -59,10 +95,58 @@ class Where(NamedTuple):
     parameters: tuple[str | int | float, ...]
 
 
+class Term(NamedTuple):
+    """One condition of a filter, and how SQLite may look for the rows that fit."""
+
+    sql: str
+    parameters: tuple[str | int | float, ...]
+    reach: Literal["value", "range", "scan"] = "scan"
+    """`value`: an index has the rows of this value by id; `range`: an index has them by their figure; `scan`: none."""
+
+    @property
+    def by_id(self) -> str:
+        """The same condition, for which SQLite looks the rows up first, whatever their order."""
+        return f"samples.id IN (SELECT id FROM samples WHERE {self.sql})"
+
+    @property
+    def unindexed(self) -> str:
+        """The same condition, which SQLite then only checks on rows it found otherwise."""
+        return self.sql.replace("samples.", "+samples.") if self.reach != "scan" else self.sql
+
+
 def where(wanted: SampleFilter) -> Where:
-    """Return the condition on `samples` joined with `prompts` where the text needs it."""
-    terms: list[str] = []
-    parameters: list[str | int | float] = []
+    """Return the condition on `samples`, for reading every row that fits."""
+    found = terms(wanted)
+    parameters = tuple(parameter for term in found for parameter in term.parameters)
+    return Where(" AND ".join(term.sql for term in found) or "1", parameters)
+
+
+def where_first(wanted: SampleFilter, is_rare: Callable[[Term], bool]) -> Where:
+    """Return the condition on `samples`, for reading the first rows in order.
+
+    Rare rows are found by their index and sorted. Where nothing is rare, the order's own index is walked until enough
+    rows fit: sorting most of a million rows to show a hundred takes ten times as long.
+
+    Args:
+        wanted: one value a column, see `alternatives`.
+        is_rare: tells, for a term with an index, whether few rows fit.
+    """
+    found = terms(wanted, first=True)
+    rare = next((term for term in found if term.reach != "scan" and is_rare(term)), None)
+    leads = rare or next((term for term in found if term.reach == "value" and wanted.sort == "id"), None)
+    parameters = tuple(parameter for term in found for parameter in term.parameters)
+    written = [term.unindexed if term is not leads else term.by_id if term is rare else term.sql for term in found]
+    return Where(" AND ".join(written) or "1", parameters)
+
+
+def terms(wanted: SampleFilter, *, first: bool = False) -> list[Term]:
+    """List the conditions of a filter.
+
+    Args:
+        wanted: the filter.
+        first: look each text up row by row, which finds the first rows sooner and all of them later.
+    """
+    found: list[Term] = []
     for column, values in (
         ("state", wanted.states),
         ("dataset", wanted.datasets),
@@ -72,22 +156,29 @@ def where(wanted: SampleFilter) -> Where:
         ("finish_reason", wanted.finish_reasons),
     ):
         if len(values) == 1:
-            terms.append(f"samples.{column} = ?")
+            found.append(Term(f"samples.{column} = ?", values, "value"))
         elif values:
-            terms.append(f"samples.{column} IN ({', '.join('?' * len(values))})")
-        parameters += values
+            found.append(Term(f"samples.{column} IN ({', '.join('?' * len(values))})", values))
     if wanted.preset is not None:
-        terms.append(_PRESETS[wanted.preset])
+        found.append(Term(_PRESETS[wanted.preset], (), "scan" if wanted.preset == "waiting" else "value"))
+    for figure, operator, value in wanted.compared:
+        compared = f"{_FIGURES[figure]} {operator} ?"
+        if figure in _ABOVE_ZERO and operator in (">", ">=", "=") and (value > 0 or (operator == ">" and value == 0)):
+            found.append(Term(f"{_ABOVE_ZERO[figure]} AND {compared}", (value,), "value"))
+        else:
+            found.append(Term(compared, (value,), "range" if figure in _INDEXED and operator != "!=" else "scan"))
+    found += [Term(f"samples.{column} IS NOT ?", (value,)) for column, value in wanted.excluded]
     if wanted.text:
         pattern = "%" + wanted.text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
-        terms.append(
-            "(samples.sample_key LIKE ? ESCAPE '\\' OR samples.prompt_id IN"
-            " (SELECT id FROM prompts WHERE preview LIKE ? ESCAPE '\\'))"
-        )
-        parameters += (pattern, pattern)
+        in_prompt = "samples.prompt_id IN (SELECT id FROM prompts WHERE preview LIKE ? ESCAPE '\\')"
+        if first:
+            in_prompt = (
+                "EXISTS (SELECT 1 FROM prompts WHERE prompts.id = samples.prompt_id AND preview LIKE ? ESCAPE '\\')"
+            )
+        found.append(Term(f"(samples.sample_key LIKE ? ESCAPE '\\' OR {in_prompt})", (pattern, pattern)))
     if wanted.sort != "id":
-        terms.append(f"samples.{_SORT_COLUMNS[wanted.sort]} IS NOT NULL")
-    return Where(" AND ".join(terms) or "1", tuple(parameters))
+        found.append(Term(f"samples.{_SORT_COLUMNS[wanted.sort]} IS NOT NULL", ()))
+    return found
 
 
 def order(wanted: SampleFilter) -> str:

@@ -4,18 +4,21 @@ import sqlite3
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from eagletui.core.chat import Prompt
 from eagletui.core.tokdiff import Span
 from eagletui.ledger.codecs import unpack_bytes, unpack_ids, unpack_spans, unpack_text
-from eagletui.ledger.filters import SORT_KEYS, SampleFilter, alternatives, order, where
+from eagletui.ledger.filters import SORT_KEYS, SampleFilter, Term, alternatives, order, where, where_first
 from eagletui.ledger.orders import TokensLabel
 from eagletui.ledger.reader_base import Reader
 from eagletui.ledger.rows import AttemptRow, Encoding, SampleRow, columns
 from eagletui.ledger.triggers import TRAINABLE
 from eagletui.ledger.turns import asked_prompt
 
+_FEW_ROWS: Final = 3_000
+"""Sorted in a few milliseconds."""
 _ROWS_AT_ONCE: Final = 500
 """Below SQLite's smallest limit of parameters in a statement."""
 
@@ -124,8 +127,9 @@ class SamplesReader(Reader):
             limit: at most this many.
         """
         parts, parameters = [], list[str | int | float]()
-        for part in alternatives(wanted):
-            sql, part_parameters = where(part)
+        with self._transactions.reading() as connection:
+            conditions = [where_first(part, partial(_is_rare, connection)) for part in alternatives(wanted)]
+        for sql, part_parameters in conditions:
             parameters += part_parameters
             if after is not None:
                 compare = "<" if wanted.reverse else ">"
@@ -153,6 +157,15 @@ class SamplesReader(Reader):
                 f"SELECT samples.id FROM samples WHERE {condition.sql} ORDER BY {order(wanted)}", condition.parameters
             )
             return array("q", (row[0] for row in rows))
+
+    def sample_keys(self, wanted: SampleFilter) -> list[str]:
+        """List the keys of every sample of a filter, in order."""
+        condition = where(wanted)
+        with self._transactions.reading() as connection:
+            rows = connection.execute(
+                f"SELECT sample_key FROM samples WHERE {condition.sql} ORDER BY {order(wanted)}", condition.parameters
+            )
+            return [row[0] for row in rows]
 
     def rows(self, ids: Sequence[int]) -> list[SampleRow]:
         """List samples by id, in the order given; unknown ids are left out."""
@@ -259,6 +272,12 @@ class SamplesReader(Reader):
                     label = None if tokens is None else _label(sample, tokens, *row[-6:-2])
                     found.append(ToRebuild(sample, _prompt(connection, sample, row), reply, tokens, label))
             return found
+
+
+def _is_rare(connection: sqlite3.Connection, term: Term) -> bool:
+    query = f"SELECT count(*) FROM (SELECT 1 FROM samples WHERE {term.sql} LIMIT ?)"
+    (found,) = connection.execute(query, (*term.parameters, _FEW_ROWS)).fetchone()
+    return bool(found < _FEW_ROWS)
 
 
 def page_end(row: SampleRow, wanted: SampleFilter) -> PageEnd:

@@ -174,7 +174,17 @@ VIEW_KEYS: Final[dict[View, tuple[Key, ...]]] = {
         Key("samples.reverse", "S", "reverse", "Reverse", "Turn the order around."),
         Key("samples.reload", "R", "reload", "Reload", "Read the list anew; the cursor stays on its sample."),
         Key("samples.preview", "v", "preview", "Preview", "Show or hide the preview."),
-        Key("samples.mark", "space", "mark", "Mark", "Mark the sample for retry.", "wide"),
+        Key("samples.mark", "space", "mark", "Mark", "Mark the sample for retry or export.", "wide"),
+        Key("samples.unmark", "u", "unmark", "Unmark", "Take every mark away."),
+        Key(
+            "samples.export",
+            "e",
+            "export",
+            "Export",
+            "Write the marked samples, or all that fit the filter, as token ids in JSONL.",
+            "wide",
+            changes_run=True,
+        ),
         Key(
             "samples.retry",
             "r",

@@ -54,6 +54,35 @@ def test_rows_hold_exact_ids_an_unshifted_mask_and_their_evidence(folder: RunFol
     assert (second["id"], third["id"], third["usability"]) == ("s1", "s2", "resegmented")
 
 
+def test_only_the_picked_samples_are_written_in_their_order(folder: RunFolder, tmp_path: Path) -> None:
+    picked = tmp_path / "picked.txt"
+    picked.write_text("s2\n\n s0 \ns3\ns2\n", encoding="utf-8")
+    assert _run("export", str(folder.path), "--to", "jsonl", "--out", str(tmp_path / "out"), "--only", str(picked)) == 0
+    assert [line["id"] for line in _lines(tmp_path / "out" / "train.jsonl")] == ["s2", "s0"]
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert (manifest["picked"], manifest["left_out"]) == (3, {"text_suspect": 1})
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"s0\nnobody\n", "picked.txt:2: found nobody, expected the id of a sample of run"),
+        (b"\n \n", "found no sample id"),
+        (b"\xff", "byte 0 is not UTF-8"),
+        (None, "cannot be read (No such file or directory)"),
+    ],
+)
+def test_a_selection_that_names_nothing_known_is_refused_and_nothing_is_written(
+    folder: RunFolder, tmp_path: Path, content: bytes | None, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picked = tmp_path / "picked.txt"
+    if content is not None:
+        picked.write_bytes(content)
+    assert _run("export", str(folder.path), "--to", "jsonl", "--out", str(tmp_path / "out"), "--only", str(picked)) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "out" / "train.jsonl").exists()
+
+
 def test_the_manifest_counts_what_is_in_and_what_is_left_out(folder: RunFolder, tmp_path: Path) -> None:
     exported = export_jsonl(folder, tmp_path / "out")
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())

@@ -12,7 +12,7 @@ import pytest
 
 from eagletui.core.errors import LedgerError
 from eagletui.core.tokdiff import Span
-from eagletui.ledger.filters import FAILED, UNPROVED, SampleFilter, Sort
+from eagletui.ledger.filters import FAILED, UNPROVED, Compared, Excluded, SampleFilter, Sort
 from eagletui.ledger.orders import Failed, Finished
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_samples import page_end
@@ -81,6 +81,18 @@ CASES: dict[str, tuple[SampleFilter, Callable[[SampleRow], bool]]] = {
     ),
     "text": (SampleFilter(text="P0"), lambda row: row.sample_key.startswith("p0")),
     "by drift": (SampleFilter(sort="drift"), lambda row: True),
+    "figures": (
+        SampleFilter(compared=(Compared("spans", ">=", 1), Compared("output", ">", 0), Compared("attempts", "!=", 7))),
+        lambda row: bool(row.spans) and bool(row.output_tokens) and row.attempts != 7,
+    ),
+    "dear or slow": (
+        SampleFilter(compared=(Compared("cost", ">", 1), Compared("latency", "<=", 1e6), Compared("drift", ">=", 0))),
+        lambda row: (row.cost_pico or 0) > 1 and row.latency_s is not None and row.drift_tokens is not None,
+    ),
+    "excluded": (
+        SampleFilter(excluded=(Excluded("dataset", "prose"), Excluded("finish_reason", "stop"))),
+        lambda row: row.dataset != "prose" and row.finish_reason != "stop",
+    ),
     "answered by cost": (
         SampleFilter(sort="cost", states=("answered", "tokenized")),
         lambda row: row.state in ("answered", "tokenized"),

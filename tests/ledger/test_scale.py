@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from eagletui.ledger.filters import FAILED, UNPROVED, SampleFilter
+from eagletui.ledger.filters import FAILED, UNPROVED, Compared, SampleFilter
 from eagletui.ledger.orders import AdmitRequest
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_samples import PageEnd, page_end
@@ -53,6 +53,9 @@ VIEWS = {
     "mismatched": SampleFilter(preset="mismatched"),
     "drifting": SampleFilter(preset="drifting"),
     "waiting": SampleFilter(preset="waiting"),
+    "two kinds by drift": SampleFilter(evidence=("streamed", "counted"), sort="drift", reverse=True),
+    "slow ones by cost": SampleFilter(compared=(Compared("latency", ">", 29.9),), sort="cost"),
+    "more than five off": SampleFilter(compared=(Compared("drift", ">", 5),)),
     "by drift": SampleFilter(sort="drift", reverse=True),
     "by cost": SampleFilter(sort="cost", reverse=True),
     "by output": SampleFilter(sort="output"),

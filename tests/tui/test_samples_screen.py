@@ -1,5 +1,6 @@
 """The samples browser at both sizes."""
 
+import json
 import re
 from pathlib import Path
 
@@ -202,3 +203,26 @@ async def test_a_run_without_samples_says_so(tmp_path: Path) -> None:
 
 def test_the_hostile_strings_are_many_enough() -> None:
     assert len(HOSTILE) >= 30
+
+
+async def test_marked_samples_or_those_of_a_filter_are_exported_as_ids(busy: Built) -> None:
+    async with opened(busy, NARROW) as screens:
+        await screens.press("2", "space", "space", "e")
+        assert "2 marked samples." in screens.text
+        await screens.press("escape", "e", "right", "enter")
+        (first,) = (busy.path / "exports").glob("*/train.jsonl")
+        assert [json.loads(line)["id"] for line in first.read_text().splitlines()] == ["s-000000", "s-000001"]
+        assert "Exported 2 samples, " in screens.text
+        busy.clock.now += 1
+        await screens.press("u", "slash")
+        await screens.write("state:tokenized,failed !evidence:streamed,logprobs drift>0")
+        await screens.press("enter", "e")
+        assert "1 sample of the filter" in screens.text
+        await screens.press("right", "enter")
+        assert "Exported 1 sample, " in screens.text
+        second = max((busy.path / "exports").glob("*/train.jsonl"))
+        assert [json.loads(line)["id"] for line in second.read_text().splitlines()] == [busy.keys["conflict"]]
+        await screens.press("escape", "slash")
+        await screens.write("state:queued")
+        await screens.press("enter", "e", "right", "enter")
+        assert "Not exported: Run" in screens.text

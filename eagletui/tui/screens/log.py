@@ -142,10 +142,7 @@ class LogScreen(FramedScreen):
 
     def action_filter(self) -> None:
         """Edit the text filter."""
-        field = self.query_one("#filter-input", Input)
-        field.value = self._text
-        field.remove_class("-hidden")
-        field.focus()
+        self.query_one("#filter-input", Entry).edit(self._text)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Apply the text filter."""

@@ -1,8 +1,12 @@
 """Every sample: a virtual list over the ledger with a filter line, presets, marks and a preview."""
 
+import json
+import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import ClassVar, Final, get_args
 
 from textual.app import ComposeResult
@@ -12,9 +16,11 @@ from textual.widgets import Input
 
 from eagletui.core.errors import LedgerError
 from eagletui.core.fidelity import PROVED
+from eagletui.ledger.async_reader import AsyncReader
 from eagletui.ledger.filters import SampleFilter, Sort
 from eagletui.ledger.rows import SampleRow
 from eagletui.ledger.snapshot import Snapshot
+from eagletui.runs import RunFolder
 from eagletui.tui import background, figures, orders, standing
 from eagletui.tui.filter_line import EXAMPLE, PRESETS, FilterLineError, preset_name, read_filter, write_filter
 from eagletui.tui.keys import View, bindings
@@ -22,6 +28,7 @@ from eagletui.tui.run_view import RunView
 from eagletui.tui.sample_order import SampleOrder
 from eagletui.tui.sample_text import preview_lines, row_line, sample_document
 from eagletui.tui.screens.clip import copy_text, save_text
+from eagletui.tui.screens.dialogs import ConfirmDialog
 from eagletui.tui.screens.frame import FramedScreen
 from eagletui.tui.theme import glyphs_of, is_ascii
 from eagletui.tui.widgets.entry import Entry
@@ -44,6 +51,9 @@ class SamplesScreen(FramedScreen):
         self._problems: set[int] | None = None
         self._marked: set[str] = set()
         self._loaded_at_event = -1
+        self._search: AsyncReader | None = None
+        """A reader of its own for lists, which may take long: the screen and the rest of the app read on meanwhile."""
+        self._is_searching = False
         self._seen: Snapshot | None = None
 
     def compose_body(self) -> ComposeResult:
@@ -69,6 +79,11 @@ class SamplesScreen(FramedScreen):
         self.table.focus()
         self._load()
 
+    async def on_unmount(self) -> None:
+        """Close the reader."""
+        if self._search is not None:
+            await self._search.close()
+
     @property
     def table(self) -> LedgerTable[SampleRow]:
         """The list."""
@@ -88,18 +103,35 @@ class SamplesScreen(FramedScreen):
         self._load()
 
     def _load(self, keep: int | None = None) -> None:
+        if self._search is not None and self._is_searching:
+            self._search.interrupt()
         background.start(self, "list the samples", partial(self._read_list, keep), group="list")
 
     async def _read_list(self, keep: int | None) -> None:
         """Show the first page at once, then everything; put the cursor back on the sample it was on."""
         self._problems = None
-        reader, wanted = self.eagle.reader, self._wanted
-        if keep is None:
-            page = await reader.page(wanted, None, PAGE_ROWS)
-            self._ids = [row.id for row in page]
-            self.table.reset(len(page))
-            self.table.put(0, page)
-        ids = await reader.sample_ids(wanted)
+        wanted = self._wanted
+        folder = self.eagle.folder
+        assert folder is not None
+        self._is_searching = True
+        self._say_searching()
+        try:
+            if self._search is None:
+                self._search = await AsyncReader.open(folder.ledger_path, self.eagle.clock)
+            if keep is None:
+                page = await self._search.page(wanted, None, PAGE_ROWS)
+                self._ids = [row.id for row in page]
+                self.table.reset(len(page))
+                self.table.put(0, page)
+            ids = await self._search.sample_ids(wanted)
+        except LedgerError as error:
+            if wanted == self._wanted:
+                self.say((f"The list was not read: {error}", "$warning"))
+            return
+        finally:
+            self._is_searching = wanted != self._wanted
+        if wanted != self._wanted:
+            return
         self._ids = ids
         if keep is None:
             self.table.grow(len(ids))
@@ -109,6 +141,10 @@ class SamplesScreen(FramedScreen):
         if view is not None:
             self._loaded_at_event = view.snapshot.samples
             self._say_filter(view)
+
+    def _say_searching(self) -> None:
+        if self.eagle.view is not None:
+            self._say_filter(self.eagle.view)
 
     def on_ledger_table_page_wanted(self, message: LedgerTable.PageWanted) -> None:
         """Read a page that came into view."""
@@ -146,6 +182,8 @@ class SamplesScreen(FramedScreen):
         ]
         if self._marked:
             pieces.append(f"   {len(self._marked):,} marked")
+        if self._is_searching:
+            pieces.append(("   searching, esc ends it", "$warning"))
         self.query_one("#filter-line", SafeText).show(styled(*pieces, ascii_=is_ascii(self.app)))
 
     def _columns(self) -> tuple[Column[SampleRow], ...]:
@@ -215,10 +253,7 @@ class SamplesScreen(FramedScreen):
 
     def action_filter(self) -> None:
         """Edit the filter line."""
-        field = self.query_one("#filter-input", Input)
-        field.value = write_filter(self._wanted)
-        field.remove_class("-hidden")
-        field.focus()
+        self.query_one("#filter-input", Entry).edit(write_filter(self._wanted))
         self.say((EXAMPLE, "$quiet"))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -240,6 +275,8 @@ class SamplesScreen(FramedScreen):
         """Leave the filter line, then clear the filter, then go to the run."""
         if self.query_one("#filter-input", Input).has_focus:
             self._leave_filter()
+        elif self._is_searching and self._search is not None:
+            self._search.interrupt()
         elif preset_name(self._wanted) != "all":
             self._wanted = SampleFilter(sort=self._wanted.sort, reverse=self._wanted.reverse)
             self._load()
@@ -286,6 +323,62 @@ class SamplesScreen(FramedScreen):
             self._marked ^= {row.sample_key}
             self.table.refresh_lines(self.table.cursor + 1)
             self.table.move_to(self.table.cursor + 1)
+
+    def action_unmark(self) -> None:
+        """Take every mark away."""
+        self._marked.clear()
+        self.table.refresh()
+        self._say_searching()
+
+    def action_export(self) -> None:
+        """Write the marked samples, or all of the filter, after saying how many and where."""
+        folder = self.eagle.folder
+        if folder is None or not self._ids:
+            self.say("There is no sample to export.")
+            return
+        if self.eagle.read_only:
+            self.say(("Export: read-only", "$warning"))
+            return
+        marked = tuple(sorted(self._marked))
+        out = folder.path / "exports" / time.strftime("samples-%Y%m%d-%H%M%S", time.localtime(self.eagle.clock()))
+        if marked:
+            which = f"{figures.plural(len(marked), 'marked sample')}."
+        elif preset_name(self._wanted) == "all":
+            which = f"All {figures.plural(len(self._ids), 'sample')} of the run; mark some with space to pick them."
+        else:
+            which = f"{figures.plural(len(self._ids), 'sample')} of the filter {write_filter(self._wanted)}."
+        lines = [
+            which,
+            f"Token ids, loss mask and evidence as JSONL in {out}.",
+            "Samples that are not to be trained on are left out and counted.",
+        ]
+
+        def done(act: bool | None) -> None:
+            if act:
+                self.say("Exporting ...")
+                work = partial(self._export, folder, marked, self._wanted, out)
+                background.start(self, "export samples", work, group="export", exclusive=False)
+
+        self.app.push_screen(ConfirmDialog("Export samples", lines, "Export", "Do not"), done)
+
+    async def _export(self, folder: RunFolder, marked: Sequence[str], wanted: SampleFilter, out: Path) -> None:
+        keys: Sequence[str] = marked
+        if not keys and preset_name(wanted) != "all":
+            keys = await self.eagle.reader.sample_keys(wanted)
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", prefix="eagletui-", suffix=".txt") as picked:
+            picked.write("".join(f"{key}\n" for key in keys))
+            picked.flush()
+            only = ["--only", picked.name] if keys else []
+            ran = await self.eagle.program(
+                "export", str(folder.path), "--to", "jsonl", "--out", str(out), *only, "--json"
+            )
+        if ran.code != 0:
+            self.say((f"Not exported: {ran.complaint}", "$error"))
+            return
+        done = json.loads(ran.output)
+        left = ", ".join(f"{samples:,} {reason.replace('_', ' ')}" for reason, samples in done["left_out"].items())
+        size = f"{figures.plural(done['samples'], 'sample')}, {figures.count(done['tokens'])} tok"
+        self.say((f"Exported {size} to {done['file']}" + (f"; left out: {left}" if left else ""), "$primary"))
 
     def action_retry(self) -> None:
         """Queue failed or refused samples again."""
