@@ -33,6 +33,18 @@ class Span:
     """`~` same bytes other ids, `!` other text, `+` only in a, `-` only in b."""
 
 
+def is_hidden_tail(span: Span, raw: str) -> bool:
+    """Tell whether a span is only what a cut in mid-character hides.
+
+    Such ids lie behind the last whole character: no text has them, so no re-encoding of a text can differ there.
+
+    Args:
+        span: of proved against canonical ids.
+        raw: the text of the proved ids, up to the last whole character.
+    """
+    return span.kind == "+" and span.offset >= len(raw.encode("utf-8", "surrogatepass"))
+
+
 @dataclass(frozen=True, slots=True)
 class Lane:
     """One run of the two tokenizations, equal or not, in order."""

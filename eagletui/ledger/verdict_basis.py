@@ -9,6 +9,7 @@ from typing import Final
 from eagletui.core.errors import InputError
 from eagletui.core.fidelity import PROVED
 from eagletui.core.text import clean_line
+from eagletui.core.tokdiff import is_hidden_tail
 from eagletui.core.verdicts import Basis, Doubtful, basis
 from eagletui.ledger.filters import SampleFilter
 from eagletui.ledger.reader import LedgerReader
@@ -65,7 +66,8 @@ def _doubtful(reader: LedgerReader, dataset: str) -> Iterator[Doubtful]:
             sample = reader.sample(row.sample_key)
             assert sample is not None
             assert sample.tokens is not None
-            yield Doubtful(sample.tokens.evidence, sample.tokens.spans, row.drift_tokens)
+            spans = tuple(span for span in sample.tokens.spans if not is_hidden_tail(span, sample.tokens.raw))
+            yield Doubtful(sample.tokens.evidence, spans, row.drift_tokens)
         page = reader.page(differing, page_end(page[-1], differing), PAGE)
     unproved = SampleFilter(states=("tokenized",), datasets=(dataset,), evidence=NO_CLAIM)
     page = reader.page(unproved, None, PAGE)

@@ -4,6 +4,7 @@ import sqlite3
 from dataclasses import asdict
 
 from eagletui.core.errors import LedgerError
+from eagletui.core.tokdiff import is_hidden_tail
 from eagletui.ledger.codecs import pack_ids, pack_spans, pack_text, unpack_ids
 from eagletui.ledger.orders import StoredOpinion, TokensLabel, TokensResult
 from eagletui.ledger.writer_base import Writer
@@ -125,7 +126,7 @@ def put_tokens(
             "ended": tokens.ended,
             "offset": tokens.offset,
             "drift": tokens.drift,
-            "spans": len(tokens.spans),
+            "spans": sum(not is_hidden_tail(span, tokens.raw) for span in tokens.spans),
             "id": sample_id,
         },
     )

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eagletui.core.tokdiff import Span, align, lanes
+from eagletui.core.tokdiff import Span, align, is_hidden_tail, lanes
 from eagletui.core.vocabulary import Vocabulary
 
 LETTERS = Vocabulary((b"a", b"b", b"c", b"ab", b"bc", b"abc", b"<e>", None), {"<e>": 7})
@@ -73,3 +73,11 @@ def test_two_segmentations_of_one_text_differ_only_by_resegmented_spans(a: list[
     spans = align(a, spelled, LETTERS)
     assert {span.kind for span in spans} <= {"~"}
     assert sum(len(span.a_ids) for span in spans) == sum(token in (AB, BC, ABC) for token in a)
+
+
+def test_ids_behind_the_last_whole_character_are_a_hidden_tail_and_others_are_not() -> None:
+    raw = "sun ☀"
+    assert is_hidden_tail(Span(7, 2, (10813,), (), "+"), raw)
+    assert not is_hidden_tail(Span(4, 3, (9,), (), "+"), raw), "the text has these bytes"
+    assert not is_hidden_tail(Span(7, 0, (), (5,), "-"), raw)
+    assert not is_hidden_tail(Span(7, 2, (1, 2), (3,), "~"), raw)

@@ -13,6 +13,7 @@ from eagletui.ledger.reader_samples import SampleDetail
 from eagletui.ledger.snapshot import Snapshot
 from eagletui.tui import background, figures
 from eagletui.tui.end_token import expected_end
+from eagletui.tui.evidence_worth import worth
 from eagletui.tui.inspection import (
     Inspection,
     TailRow,
@@ -22,17 +23,20 @@ from eagletui.tui.inspection import (
     tail_rows,
     tail_verdict,
 )
+from eagletui.tui.inspection_columns import span_columns, tail_columns
 from eagletui.tui.keys import View as ScreenView
 from eagletui.tui.keys import bindings
-from eagletui.tui.lane_lines import LaneOptions, View, lay_out, lay_out_one, span_figures
+from eagletui.tui.lane_lines import LaneOptions, View, lay_out, lay_out_one
+from eagletui.tui.reply_text import Compared, compare_texts, reply_parts, texts_sentence
 from eagletui.tui.run_view import RunView
 from eagletui.tui.sample_order import SampleOrder
 from eagletui.tui.sample_text import attempt_line, sample_document
 from eagletui.tui.screens.clip import copy_text, save_text
 from eagletui.tui.screens.frame import FramedScreen
 from eagletui.tui.theme import is_ascii
-from eagletui.tui.widgets.ledger_table import Column, LedgerTable
+from eagletui.tui.widgets.ledger_table import LedgerTable
 from eagletui.tui.widgets.safe_text import Piece, SafeText, name_panel, note_panel, stacked, styled
+from eagletui.tui.widgets.text_pair import TextPair
 from eagletui.tui.widgets.token_lane import TokenLane
 
 _LEGEND: Final = "· space  ⏎ newline  → tab  <E2> raw byte  [ ] differs"
@@ -40,6 +44,7 @@ _KINDS: Final = """~ same bytes, other ids
 ! different text
 + only proved (the API cut it)
 - only canonical"""
+_TALL_ROWS: Final = 30
 _ASCII_LEGEND: Final = ". space  \\n newline  -> tab  <E2> raw byte  [ ] differs"
 
 
@@ -66,18 +71,20 @@ class DiffScreen(FramedScreen):
         self._vocabulary: Vocabulary | None = None
         self._view: View = "text"
         self._seen: Snapshot | None = None
+        self._texts: Compared | None = None
 
     def compose_body(self) -> ComposeResult:
         """Lay out the stream, the list of spans and the explanation."""
         yield SafeText(id="crumbs")
+        yield TextPair(id="texts", classes="-hidden")
         with Horizontal(id="diff-body"):
             with Vertical(id="tokens", classes="panel"):
                 yield SafeText(id="legend")
                 yield TokenLane(id="lane")
-                yield LedgerTable[TailRow](_tail_columns(), id="tail", empty="no ids", classes="-hidden")
+                yield LedgerTable[TailRow](tail_columns(), id="tail", empty="no ids", classes="-hidden")
                 yield SafeText(id="no-ids", classes="-hidden")
             with Vertical(id="span-list", classes="panel"):
-                yield LedgerTable[tuple[int, Lane]](_span_columns(), id="spans", empty="no span differs")
+                yield LedgerTable[tuple[int, Lane]](span_columns(), id="spans", empty="no span differs")
                 yield SafeText(_KINDS, id="kinds")
         with Vertical(id="span-panel", classes="panel"):
             yield SafeText(id="span-text")
@@ -131,6 +138,7 @@ class DiffScreen(FramedScreen):
             styled((_ASCII_LEGEND if ascii_ else _LEGEND, "$quiet"), ascii_=ascii_)
         )
         has_ids = inspection is not None
+        self._show_texts()
         self.query_one("#no-ids").set_class(has_ids, "-hidden")
         self.query_one("#legend").set_class(not has_ids, "-hidden")
         self.lane.set_class(not has_ids or self._shows_tail, "-hidden")
@@ -150,6 +158,10 @@ class DiffScreen(FramedScreen):
     @property
     def _shows_tail(self) -> bool:
         return self.query_one("#tokens").has_class("-tail")
+
+    @property
+    def _shows_texts(self) -> bool:
+        return not self.query_one("#texts").has_class("-hidden")
 
     def _lay_out(self, *, keep_place: bool = False) -> None:
         if self._inspection is None or self._vocabulary is None:
@@ -209,6 +221,11 @@ class DiffScreen(FramedScreen):
         if inspection is None or vocabulary is None or detail is None or detail.tokens is None:
             return
         panel, text = self.query_one("#span-panel"), self.query_one("#span-text", SafeText)
+        ascii_ = is_ascii(self.app)
+        if self._texts is not None and self._shows_texts:
+            name_panel(panel, "Texts")
+            text.show(styled(texts_sentence(self._texts), ascii_=ascii_))
+            return
         if self._shows_tail:
             run = self.eagle.view.snapshot.run if self.eagle.view is not None else None
             finish = detail.row.finish_reason
@@ -222,7 +239,8 @@ class DiffScreen(FramedScreen):
         reason = detail.tokens.reason
         if not spans or self.lane.span is None:
             name_panel(panel, "Evidence")
-            text.show(stacked([styled(inspection.note), styled((reason, "$quiet"))]))
+            believed = worth(detail.tokens.evidence)
+            text.show(stacked([styled(inspection.note), styled(believed), styled((reason, "$quiet"), ascii_=ascii_)]))
             return
         lane = spans[self.lane.span]
         name_panel(panel, f"Span {self.lane.span + 1} of {len(spans)}")
@@ -231,6 +249,8 @@ class DiffScreen(FramedScreen):
             numbers, data = describe_side(ids, vocabulary)
             lines.append(styled((f"{name:<10}", tone), f"{numbers}   ", (data, "$quiet")))
         lines.append(styled(("cause     ", "$quiet"), f"{lane.kind} {cause(lane, vocabulary)}"))
+        if self.app.size.height >= _TALL_ROWS:
+            lines.append(styled(("evidence  ", "$quiet"), worth(detail.tokens.evidence)))
         text.show(stacked(lines))
 
     def on_token_lane_resized(self, message: TokenLane.Resized) -> None:
@@ -262,6 +282,8 @@ class DiffScreen(FramedScreen):
             return
         if self._shows_tail:
             self.action_toggle_tail()
+        if self._shows_texts:
+            self.action_toggle_texts()
         self._go_to(((self.lane.span or 0) + by) % spans)
 
     def action_next_problem(self) -> None:
@@ -301,8 +323,37 @@ class DiffScreen(FramedScreen):
         """Show or hide the list of spans; on narrow terminals it takes the place of the stream."""
         self.query_one("#diff-body").toggle_class("-spans")
 
+    def action_toggle_texts(self) -> None:
+        """Show the reply's texts beside the raw text rebuilt from them, or the tokens."""
+        detail = self._detail
+        if detail is None or detail.reply is None:
+            self.say("There is no reply to show.")
+            return
+        show = not self._shows_texts
+        self.query_one("#texts").set_class(not show, "-hidden")
+        self.query_one("#diff-body").set_class(show, "-hidden")
+        self._show_texts()
+        if show:
+            self.query_one("#texts", TextPair).focus_left()
+        else:
+            self.lane.focus()
+        self._explain()
+
+    def _show_texts(self) -> None:
+        detail = self._detail
+        if detail is None or detail.reply is None or not self._shows_texts:
+            return
+        raw = "" if detail.tokens is None else detail.tokens.raw
+        parts = reply_parts(detail.reply.body, detail.reply.encoding)
+        self._texts = compare_texts(parts, raw, ascii_=is_ascii(self.app))
+        pair = self.query_one("#texts", TextPair)
+        pair.show("left", f"Reply as returned, {detail.reply.encoding}", self._texts.reply)
+        pair.show("right", "Raw text, rebuilt", self._texts.raw or (("(not rebuilt yet)", "$quiet"),))
+
     def action_toggle_tail(self) -> None:
         """Show the last ids, or the stream."""
+        if self._shows_texts:
+            self.action_toggle_texts()
         self.query_one("#tokens").toggle_class("-tail")
         has_ids = self._inspection is not None
         self.lane.set_class(not has_ids or self._shows_tail, "-hidden")
@@ -335,22 +386,3 @@ class DiffScreen(FramedScreen):
         """Save everything about the sample to a file."""
         if self._detail is not None:
             save_text(self, self._key, sample_document(self._detail))
-
-
-def _span_columns() -> tuple[Column[tuple[int, Lane]], ...]:
-    return (
-        Column("#", 3, lambda row: f"{row[0] + 1}", right=True),
-        Column("", 1, lambda row: row[1].kind),
-        Column("byte", 7, lambda row: figures.count(row[1].offset), right=True),
-        Column("proved -> canon.", 0, lambda row: span_figures(row[1])),
-    )
-
-
-def _tail_columns() -> tuple[Column[TailRow], ...]:
-    return (
-        Column("at", 7, lambda row: figures.count(row.position), right=True),
-        Column("id", 8, lambda row: str(row.token_id), right=True),
-        Column("kind", 8, lambda row: (row.kind, "$primary" if row.kind == "special" else "")),
-        Column("alone", 16, lambda row: row.alone),
-        Column("in context", 0, lambda row: row.context),
-    )

@@ -21,6 +21,12 @@ def styled(*pieces: Piece, ascii_: bool = False) -> Content:
     return Content.assemble(*((clean_line(text, ascii_=ascii_), style) for text, style in parts))
 
 
+def block(*pieces: Piece, ascii_: bool = False) -> Content:
+    """Build text over several lines from pieces, each cleaned; its line breaks stay."""
+    parts = [piece if isinstance(piece, tuple) else (piece, "") for piece in pieces]
+    return Content.assemble(*((clean_block(text, ascii_=ascii_), style) for text, style in parts))
+
+
 def stacked(lines: list[Content]) -> Content:
     """Put styled lines under each other."""
     return Content("\n").join(lines)
