@@ -1,27 +1,33 @@
 """Compute the residual streams of samples with a target model, without its head."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 import torch
 
 from eagletui.core.errors import ModelError
 from eagletui.core.features import SLOTS, DType, FeatureLayers
 from eagletui.core.text import clean_line
-from eagletui.extract import attention
+from eagletui.extract import attention, widened
 from eagletui.models.load import TargetModel
 
 Mode = Literal["one_by_one", "packed"]
+_T = TypeVar("_T")
 
 TOLERANCE: Final[dict[DType, float]] = {"float32": 1e-5, "bfloat16": 2e-2, "float16": 5e-3}
 """Median relative error between packed and lone forwards that the self-test accepts. Kernels round differently for
 other row counts; a leak between samples is of the order of 1."""
 
-BUDGET_TOKENS: Final[dict[str, int]] = {"cpu": 2048, "cuda": 16_384}
-"""Row length of a pack by device kind: long enough to fill the device, short enough to bound its memory."""
+BUDGET_TOKENS: Final[dict[str, int]] = {"cpu": 512, "cuda": 16_384}
+"""Row length of a pack by device kind: long enough to fill the device, short enough for its caches and its memory."""
+
+MOVED_TOKENS: Final[dict[DType, float]] = {"float32": 1e-3, "bfloat16": 5e-2, "float16": 5e-2}
+"""Share of choices, one per token and layer of experts, that may fall on other experts in a packed forward: rounding
+decides near ties, and what a layer decided moves the next ones. Samples that see each other move most of them."""
 
 
 class DeviceFullError(ModelError):
@@ -37,6 +43,8 @@ class SelfTest:
     """Median over samples and streams of |packed - lone| / |lone|, Euclidean norms."""
     worst_error: float
     tolerance: float
+    moved: float | None
+    """Share of choices of experts, per token and layer, that fell on others; None without experts."""
     failure: str | None
     """Why packing cannot be used, one phrase; None if it can."""
 
@@ -55,10 +63,18 @@ class Capture:
         self.layers = layers
         self.device_kind = torch.device(target.device).type
         self.budget_tokens = BUDGET_TOKENS.get(self.device_kind, BUDGET_TOKENS["cuda"])
+        self.widens = widened.is_needed(self.device_kind, target.dtype)
+        """Packed forwards multiply in float32, because this CPU has no faster way."""
         self._out: Any = None
+        self._chosen: list[Any] | None = None
         hooked = [target.layers[index] for index in layers.entering] + [target.norm]
         self._hooks = [
             module.register_forward_pre_hook(self._keeper(slot), with_kwargs=True) for slot, module in enumerate(hooked)
+        ]
+        self._hooks += [
+            module.register_forward_pre_hook(self._note_experts)
+            for name, module in target.layers.named_modules()
+            if name.endswith(".experts")
         ]
         attention.register()
 
@@ -100,6 +116,7 @@ class Capture:
         lengths = [len(sample) for sample in samples]
         positions = torch.cat([torch.arange(length) for length in lengths])
         with ExitStack() as stack:
+            stack.enter_context(widened.products(wanted=self.widens))
             self.target.decoder.set_attn_implementation(attention.NAME)
             stack.callback(self.target.decoder.set_attn_implementation, self.target.attention)
             extra = {"position_ids": positions[None].to(self.target.device), "segment_lengths": lengths}
@@ -114,20 +131,42 @@ class Capture:
         """
         tolerance = TOLERANCE[self.target.dtype]
         try:
-            together = self.packed(samples)
+            together, chosen_together = self._watched(lambda: self.packed(samples))
         except (RuntimeError, ValueError, TypeError) as error:
-            return SelfTest(
-                len(samples), 0.0, 0.0, tolerance, f"the packed forward failed: {clean_line(str(error), 200)}"
-            )
+            why = f"the packed forward failed: {clean_line(str(error), 200)}"
+            return SelfTest(len(samples), 0.0, 0.0, tolerance, None, why)
         errors: list[float] = []
+        chosen_alone: list[torch.Tensor] = []
         for sample, packed in zip(samples, together, strict=True):
-            lone = self.one_by_one(sample).float()
+            lone, chosen = self._watched(partial(self.one_by_one, sample))
+            chosen_alone.append(chosen)
             for slot in range(SLOTS):
-                scale = torch.linalg.vector_norm(lone[:, slot])
-                errors.append(float(torch.linalg.vector_norm(packed[:, slot].float() - lone[:, slot]) / scale))
+                scale = torch.linalg.vector_norm(lone[:, slot].float())
+                distance = torch.linalg.vector_norm(packed[:, slot].float() - lone[:, slot].float())
+                errors.append(float(distance / scale))
+        moved = _share_that_differs(chosen_together, torch.cat(chosen_alone, dim=1))
         middle, worst = median(errors), max(errors)
-        failure = None if middle <= tolerance else f"median relative error {middle:.1e} is above {tolerance:.0e}"
-        return SelfTest(len(samples), middle, worst, tolerance, failure)
+        failure = None
+        if not middle <= tolerance:
+            failure = f"median relative error {middle:.1e} is above {tolerance:.0e}"
+        elif moved is not None and moved > MOVED_TOKENS[self.target.dtype]:
+            failure = f"{moved:.2%} of tokens go to other experts, above {MOVED_TOKENS[self.target.dtype]:.1%}"
+        return SelfTest(len(samples), middle, worst, tolerance, moved, failure)
+
+    def _watched(self, forward: Callable[[], _T]) -> tuple[_T, torch.Tensor]:
+        """Run a forward and return the experts it chose too: [layers of experts, tokens, chosen], sorted."""
+        self._chosen = []
+        try:
+            streams = forward()
+            chosen = self._chosen
+        finally:
+            self._chosen = None
+        return streams, torch.stack(chosen) if chosen else torch.empty((0, 0, 0))
+
+    def _note_experts(self, _module: Any, args: tuple[Any, ...]) -> None:
+        """Keep the choice of a layer: transformers calls experts with states, indices of the chosen, and weights."""
+        if self._chosen is not None and len(args) > 1:
+            self._chosen.append(args[1].cpu().sort(dim=-1).values)
 
     def _run(self, token_ids: torch.Tensor, extra: dict[str, Any]) -> torch.Tensor:
         rows = len(token_ids)
@@ -150,3 +189,10 @@ class Capture:
                 self._out[:, slot].copy_(stream[0])
 
         return keep
+
+
+def _share_that_differs(some: torch.Tensor, others: torch.Tensor) -> float | None:
+    """Return the share of choices that differ between [layers, tokens, chosen] and another; None where none is."""
+    if not others.numel():
+        return None
+    return float((some != others).any(dim=-1).float().mean())

@@ -85,6 +85,30 @@ def test_a_model_that_drops_the_segments_fails_the_self_test_instead_of_leaking(
     assert "the packed forward failed" in failure
 
 
+def test_the_self_test_counts_choices_of_experts_and_fails_when_too_many_change(tmp_path: Path) -> None:
+    target = load_target(save_tiny_model(tmp_path / "model", "deepseek_v3"), dtype="float32", device="cpu")
+    capture = Capture(target, feature_layers(target.num_layers))
+    assert capture.self_test(_tensors((40, 60))).moved == 0.0
+    capture.close()
+
+    def choose_others_in_packs(_module: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        states, chosen, weights = args
+        return states, (chosen + 1) % 8 if len(states) > 60 else chosen, weights
+
+    last = target.layers[LAYERS - 1].mlp.experts.register_forward_pre_hook(choose_others_in_packs)
+    result = Capture(target, feature_layers(target.num_layers)).self_test(_tensors((40, 60)))
+    last.remove()
+    assert result.median_error <= result.tolerance  # three of four streams lie below the layer that was disturbed
+    assert result.moved is not None
+    assert result.moved == pytest.approx(1 / 7)  # one of seven layers of experts
+    assert result.failure is not None
+    assert "go to other experts" in result.failure
+
+
+def test_a_dense_model_has_no_choices_to_count(tiny_models: dict[Kind, Path]) -> None:
+    assert _capture(tiny_models["llama"], "float32").self_test(_tensors((40, 60))).moved is None
+
+
 def test_the_model_is_left_as_it_was(tiny_models: dict[Kind, Path]) -> None:
     capture = _capture(tiny_models["qwen3"], "float32")
     ids = _tensors((50,))[0]

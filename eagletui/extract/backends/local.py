@@ -13,7 +13,7 @@ from eagletui.extract.sealer import Report
 from eagletui.extract.shards import IdsSample
 
 SELF_TEST_SAMPLES: Final = 4
-"""Real samples that the self-test runs both ways."""
+"""Real samples that the self-test runs both ways, cut so that they share one pack and need no more memory than work."""
 
 
 class LocalBackend:
@@ -71,11 +71,12 @@ class LocalBackend:
                     yield Computed(samples[index], None, streams)
                 else:
                     yield refuse_broken(samples[index], streams)
+            del streams  # a view of the whole pack, which the next one needs not wait beside
 
     def _run(self, ids: list[torch.Tensor]) -> list[torch.Tensor | str]:
         """Compute one pack; a refusal stands where a sample alone is too long for the device."""
         try:
-            if self.mode == "packed" and len(ids) > 1:
+            if self.mode == "packed":
                 return list(self.capture.packed(ids))
             return [self.capture.one_by_one(sample) for sample in ids]
         except DeviceFullError as error:
@@ -91,11 +92,16 @@ class LocalBackend:
             return
         if len(ids) < 2:
             return
-        result = self.capture.self_test(sorted(ids, key=len)[-SELF_TEST_SAMPLES:])
+        share = max(2, self.capture.budget_tokens // SELF_TEST_SAMPLES)
+        result = self.capture.self_test([sample[:share] for sample in sorted(ids, key=len)[-SELF_TEST_SAMPLES:]])
         if result.failure is not None:
             self.mode, self.choice = "one_by_one", f"one_by_one: {result.failure}"
             self._report("warn", "self_test_failed", f"Samples run one by one: {result.failure}.")
             return
         figures = f"{result.samples} samples both ways, median relative error {result.median_error:.1e}"
+        if result.moved is not None:
+            figures += f", {result.moved:.2%} of tokens with other experts"
+        if self.capture.widens:
+            figures += ", products in float32 because this CPU has no units for shorter ones"
         self.mode, self.choice = "packed", f"packed: {figures}, accepted up to {result.tolerance:.0e}"
         self._report("info", "capture_mode", f"Samples share forwards; the self-test ran {figures}.")
