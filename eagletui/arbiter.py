@@ -35,7 +35,11 @@ COMPLETIONS: Final = 2
 """Combinations of other changes that are tried with each of those."""
 
 FAR_BELOW: Final = 5.0
-"""Combinations whose estimate lies so far below the best one's, in log, are not scored whole."""
+"""Combinations that lie so far below the best one, in log, by their estimate or soon behind their changes, are not
+scored to the end."""
+
+SOON: Final = 16
+"""Tokens behind a change after which that is seen."""
 
 LOSS: Final = 8.0
 """Changes that make the answer less likely by so much, in log, are not looked at."""
@@ -208,8 +212,12 @@ class _Search:
         return self._lengths.beyond(self._growth(self.base))
 
     def _score(self, many: Sequence[tuple[int, ...]]) -> None:
+        """Score cuts, those to the end that are not far behind the best one soon after their changes."""
         new = [ids for ids in dict.fromkeys(many) if ids not in self._scored]
-        for path in self._scores.paths(new, self.base):
+        for path in self._scores.paths(new, self.base, SOON):
+            self._scored[path.ids] = path
+        least = max(map(self._standing, self._scored.values())) - FAR_BELOW
+        for path in self._scores.paths([ids for ids in new if self._standing(self._scored[ids]) >= least], self.base):
             self._scored[path.ids] = path
 
     def _proposals(self) -> list[tuple[int, ...]]:

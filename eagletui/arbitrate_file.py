@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from decimal import Decimal
 from typing import Any, Final
 
 from eagletui.arbitration import Arbitration, Ruled, likelihood_objects
@@ -84,7 +85,7 @@ def sampling_of(request: Mapping[str, object] | None) -> Sampling:
 
     def number(name: str, otherwise: float) -> float:
         value = asked.get(name)
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
+        if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
             return otherwise
         return float(value)
 

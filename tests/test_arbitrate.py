@@ -22,6 +22,7 @@ from eagletui.ledger.orders import AdmitRequest, Answered, Feature, Finished
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.ledger.writer_extract import ExtractorWriter
+from eagletui.providers.decoding import decode_json
 from eagletui.rebuild import rebuild_run
 from eagletui.runs import RunFolder
 from eagletui.tokens.load import load_tokenizer
@@ -240,6 +241,7 @@ def test_sampling_is_read_from_the_request_and_nothing_is_assumed() -> None:
     assert sampling_of({"top_p": 0.9, "top_k": -1}) == Sampling(1.0, 0.9)
     assert sampling_of({"top_p": 0.9, "frequency_penalty": 1}) == Sampling()
     assert sampling_of({"temperature": "hot", "top_p": 7}) == Sampling()
+    assert sampling_of(decode_json(b'{"temperature": 0.5, "top_p": 0.95, "top_k": 20}')) == Sampling(0.5, 0.95, 20)
 
 
 def _line(name: str, text: str, truth: list[int]) -> str:

@@ -13,7 +13,7 @@ from eagletui.models.scoring import Ask, TokenTree
 AT_ONCE: Final = 256
 """Tokens in one forward pass."""
 
-FAR: Final = 200
+FAR: Final = 64
 """Tokens behind a difference from which on it is taken to change nothing more."""
 
 
@@ -93,15 +93,16 @@ class PathScores:
         """Log-probability of a token behind a node: a piece of the lattice there, or one asked for."""
         return self._scores[node][token_id]
 
-    def paths(self, many: Iterable[tuple[int, ...]], known: Path) -> list[Path]:
+    def paths(self, many: Iterable[tuple[int, ...]], known: Path, far: int = FAR) -> list[Path]:
         """Score whole tokenizations.
 
         Args:
             many: of the same bytes.
             known: one that is scored already; far behind every difference its scores are taken.
+            far: how many tokens that is.
         """
         asked = [(ids, tuple(self.lattice.boundaries(ids))) for ids in many]
-        stretches = [_stretches(ids, bounds, known) for ids, bounds in asked]
+        stretches = [_stretches(ids, bounds, known, far) for ids, bounds in asked]
         chains = [
             (known.nodes[stretch.known_at], [*map(Step, ids[at], bounds[_behind(at)])])
             for (ids, bounds), found in zip(asked, stretches, strict=True)
@@ -205,7 +206,7 @@ class _Stretch(NamedTuple):
     """Index of the known path's node that they follow."""
 
 
-def _stretches(ids: Sequence[int], bounds: Sequence[int], known: Path) -> list[_Stretch]:
+def _stretches(ids: Sequence[int], bounds: Sequence[int], known: Path, far: int) -> list[_Stretch]:
     """Cut a path where it leaves a known one and where it is long back on it."""
     index_at = {offset: index for index, offset in enumerate(known.bounds)}
     found: list[_Stretch] = []
@@ -217,7 +218,7 @@ def _stretches(ids: Sequence[int], bounds: Sequence[int], known: Path) -> list[_
         if start is None and not is_alike:
             assert at is not None
             start, left_at = index, at
-        elif start is not None and is_alike and alike >= FAR:
+        elif start is not None and is_alike and alike >= far:
             found.append(_Stretch(start, index, left_at))
             start = None
         alike = alike + 1 if is_alike else 0
