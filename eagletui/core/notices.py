@@ -51,7 +51,7 @@ def notices(before: Look, now: Look) -> list[Notice]:
     for key, words in now.findings.items():
         if key not in before.findings:
             found.append(Notice("finding", f"{name}: finding {key[0]}", f"{_for(name, words)} {far}"))
-    if _is_near(now) and not _is_near(before):
+    if _is_near(now) and not _is_near(before) and now.pause_reason != "stop_at":
         text = f"{SPEND_PERCENT} % of stop-at {format_usd(now.stop_at_pico)} is spent. {far}"
         found.append(Notice("spend", f"{name}: {SPEND_PERCENT} % of stop-at", text))
     if now.state in FINISHED_RUNS and before.state not in FINISHED_RUNS:

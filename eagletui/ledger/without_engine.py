@@ -54,9 +54,9 @@ def apply_without_engine(ledger: Path, verb: Verb, args: Mapping[str, Any], issu
 
 def quarantine_words(endpoint: str, moved: Quarantined) -> str:
     """Say what a quarantine did and what buying again costs."""
-    words = f"{clean_line(endpoint, 80)} is not used any more; {_samples(moved.samples)} of it are set aside"
     if not moved.samples:
-        return f"{words}."
+        return f"{clean_line(endpoint, 80)} is not used any more; nothing more of it is set aside."
+    words = f"{clean_line(endpoint, 80)} is not used any more; {_samples(moved.samples)} of it set aside"
     low, high = moved.rebuy_low_pico, moved.rebuy_high_pico
     if low is None or high is None:
         price = "what buying them again costs is not known"
@@ -69,7 +69,7 @@ def quarantine_words(endpoint: str, moved: Quarantined) -> str:
 
 def release_words(endpoint: str, moved: Quarantined) -> str:
     """Say what a release did."""
-    return f"{clean_line(endpoint, 80)} may be used; {_samples(moved.samples)} are what they were."
+    return f"{clean_line(endpoint, 80)} may be used; {_samples(moved.samples)} as before."
 
 
 def unknown_endpoint(endpoint: str, known: Mapping[str, object] | list[str]) -> str:

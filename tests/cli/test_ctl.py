@@ -62,7 +62,7 @@ def test_a_quarantine_and_its_release_need_no_engine_price_the_second_purchase_a
         assert (ended.code, ended.json["changed"]) == (0, True)
         # 5 tokens at 0.000002.
         assert (
-            "1 sample of it are set aside. They cost $0.0070; buying them again costs about $0.0000"
+            "1 sample of it set aside. They cost $0.0070; buying them again costs about $0.0000"
             in (ended.json["result"])
         )
         assert reader.snapshot().states["quarantined"] == 1

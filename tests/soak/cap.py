@@ -1,8 +1,8 @@
 """The cap campaign: random faults, kills, restarts, limits and prices; the provider's books are the witness.
 
-`python -m tests.soak.cap [--seeds N] [--first SEED] [--keep]`. Each seed is one run of a few samples whose engines and
-providers are killed at random moments, or exactly at a step that matters. A failing seed is printed with the command
-that draws it again; its folder is kept. What the operating system schedules is not part of a seed.
+`python -m tests.soak.cap [--seeds N] [--first SEED] [--jobs N] [--keep]`. Each seed is one run of a few samples;
+engines and providers are killed at random moments, or exactly at a step that matters. A failing seed is printed with
+the command that draws it again; its folder is kept. What the operating system schedules is not part of a seed.
 """
 
 import argparse
@@ -16,6 +16,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -29,7 +30,7 @@ from eagletui.ledger.writer import LedgerWriter
 from tests.engine.run_folder import EngineRun, make_run, until
 from tests.soak.judge import Broken, CapWatch, Verdict, judge
 from tests.soak.scenario import HOLD_PICO, Act, Scenario, draw
-from tests.soak.workers import Provider, engine_process, free_port
+from tests.soak.workers import Provider, cpu_s, engine_process, free_port
 
 PEACE_S: Final = 60.0
 """A run without further kills ends within this."""
@@ -51,6 +52,17 @@ class Campaign:
     nearest: float = 0.0
     """The largest share of the allowed money that a provider charged."""
     total: Verdict = field(default_factory=Verdict)
+
+    def join(self, other: "Campaign") -> None:
+        """Add the figures of other seeds."""
+        self.seeds += other.seeds
+        self.failed += other.failed
+        self.lives += other.lives
+        self.deaths += other.deaths
+        self.acts += other.acts
+        self.looks += other.looks
+        self.nearest = max(self.nearest, other.nearest)
+        self.add(other.total)
 
     def add(self, verdict: Verdict) -> None:
         """Add one run that kept its promises."""
@@ -224,28 +236,37 @@ def main(argv: list[str] | None = None) -> int:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--seeds", type=int, default=20, help="how many")
     options.add_argument("--first", type=int, default=1, help="the first seed")
+    options.add_argument("--jobs", type=int, default=2, help="seeds at a time")
     options.add_argument("--keep", action="store_true", help="keep the folders of seeds that pass, too")
     chosen = options.parse_args(argv)
-    campaign = Campaign()
     began = time.monotonic()
     parent = Path(tempfile.mkdtemp(prefix="eagletui-soak-"))
-    for seed in range(chosen.first, chosen.first + chosen.seeds):
-        campaign.seeds += 1
-        try:
-            soak(seed, parent, campaign)
-        except (AssertionError, OSError):
-            campaign.failed.append(seed)
-            traceback.print_exc()
-            print(f"seed {seed} FAILED; again: python -m tests.soak.cap --first {seed} --seeds 1", flush=True)
-            print(f"its folder: {parent / f'seed-{seed}'}", flush=True)
-            continue
-        if not chosen.keep:
-            shutil.rmtree(parent / f"seed-{seed}")
-        print(f"seed {seed} ok, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+    whole = Campaign()
+    with ThreadPoolExecutor(chosen.jobs) as jobs:
+        seeds = range(chosen.first, chosen.first + chosen.seeds)
+        for part in jobs.map(lambda seed: _one(seed, parent, keep=chosen.keep, began=began), seeds):
+            whole.join(part)
     if not any(parent.iterdir()):
         parent.rmdir()
-    report(campaign, time.monotonic() - began)
-    return 1 if campaign.failed else 0
+    report(whole, time.monotonic() - began)
+    return 1 if whole.failed else 0
+
+
+def _one(seed: int, parent: Path, *, keep: bool, began: float) -> Campaign:
+    """Go through one seed, and print how it went."""
+    campaign = Campaign(seeds=1)
+    try:
+        soak(seed, parent, campaign)
+    except (AssertionError, OSError):
+        campaign.failed.append(seed)
+        traceback.print_exc()
+        print(f"seed {seed} FAILED; again: python -m tests.soak.cap --first {seed} --seeds 1", flush=True)
+        print(f"its folder: {parent / f'seed-{seed}'}", flush=True)
+        return campaign
+    if not keep:
+        shutil.rmtree(parent / f"seed-{seed}")
+    print(f"seed {seed} ok, {time.monotonic() - began:.0f} s, {cpu_s():.0f} CPU s", file=sys.stderr, flush=True)
+    return campaign
 
 
 def report(campaign: Campaign, seconds: float) -> None:
@@ -256,7 +277,8 @@ def report(campaign: Campaign, seconds: float) -> None:
         return ", ".join(f"{name} {number}" for name, number in counts.most_common())
 
     verdict: Literal["held", "BROKEN"] = "BROKEN" if campaign.failed else "held"
-    print(f"\n{campaign.seeds} seeds in {seconds:.0f} s: every promise {verdict} {campaign.failed or ''}")
+    spent = f"{seconds:.0f} s, {cpu_s():.0f} CPU s"
+    print(f"\n{campaign.seeds} seeds in {spent}: every promise {verdict} {campaign.failed or ''}")
     print(f"engines        {campaign.lives} before the last of each run: {counted(campaign.deaths)}")
     print(f"acts           {counted(campaign.acts)}")
     print(f"attempts       {counted(total.attempts)}")
@@ -274,6 +296,7 @@ def report(campaign: Campaign, seconds: float) -> None:
         "generations": total.generations,
         "bought_twice": total.bought_twice,
         "seconds": round(seconds, 1),
+        "cpu_s": round(cpu_s(), 1),
         "machine": {"cores": os.cpu_count(), "python": platform.python_version()},
     }
     print(json.dumps(figures))

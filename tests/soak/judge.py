@@ -12,6 +12,9 @@ from eagletui.ledger.rows import AttemptRow
 from tests.engine.run_folder import EngineRun
 from tests.soak.workers import RECEIVED, Provider
 
+LOOK_EVERY_S = 0.03
+"""Between looks of the watch: money moves in steps of milliseconds, but what was charged stays charged."""
+
 
 class Broken(AssertionError):
     """A promise was broken."""
@@ -66,7 +69,7 @@ class CapWatch:
     def _watch(self) -> None:
         with self.run.reader() as reader:
             while self.broken is None:
-                last = self._ended.wait(0.01)
+                last = self._ended.wait(LOOK_EVERY_S)
                 self._look(reader)
                 if last:
                     return

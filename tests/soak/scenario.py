@@ -27,8 +27,20 @@ FAULTS: Final = (
     'kind = "no_generation_id"',
     'kind = "late_bill"\nparams = { after_s = 0.1 }',
     'kind = "late_bill"\nparams = { after_s = 1.2 }',
+    'kind = "stalled_stream"\nparams = { stall_s = 0.3 }',
+    *(
+        f'kind = "{kind}"'
+        for kind in (
+            *("http_400", "http_401", "http_403_budget", "http_403_moderation", "http_404_price", "http_408"),
+            *("http_413", "http_422", "http_429_bare", "http_503_route", "http_524", "http_529", "redirect"),
+            *("slow_trickle", "wrong_content_type", "gzip_garbage", "truncated_json", "two_finish_chunks"),
+            *("duplicate_chunk", "missing_done", "missing_finish", "reordered_fields", "nan_logprobs"),
+            *("empty_answer", "content_filter", "no_cost", "usage_only_chunk", "usage_on_choice", "odd_cost"),
+            *("excess_reasoning", "late_generation"),
+        )
+    ),
 )
-"""Every kind that keeps to its published price."""
+"""Every kind that keeps to its published price and leaves the key's figure true."""
 
 POINTS: Final = (
     "admit",
@@ -134,7 +146,7 @@ def draw(seed: int) -> Scenario:
 
 def _script(dice: Random) -> str:
     lines = []
-    for fault in dice.sample(FAULTS, dice.randint(3, 8)):
+    for fault in dice.sample(FAULTS, dice.randint(4, 12)):
         match = f"match = {{ probability = {dice.uniform(0.03, 0.25):.3f}, seed = {dice.randrange(10**6)} }}"
         lines += ["[[fault]]", fault, match, f"times = {dice.randint(1, 5)}"]
     for _ in range(dice.choice((0, 0, 1, 2))):

@@ -8,6 +8,7 @@ import signal
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing import forkserver
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Final
@@ -28,7 +29,7 @@ RECEIVED: Final = "received.ids"
 """In the run folder: one generation id a line, written by nobody but the campaign."""
 
 FORKS: Final = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["tests.soak.workers"])
+FORKS.set_forkserver_preload(["tests.soak.workers", "tests.engine.preload"])
 
 _PLACES: Final[dict[str, tuple[type, str]]] = {
     "admit": (LedgerWriter, "admit"),
@@ -110,6 +111,16 @@ class Provider:
         except (OSError, http.client.HTTPException):
             return False
         return True
+
+
+def cpu_s() -> float:
+    """Return the CPU seconds of this process and of every engine and provider that has ended."""
+    own = os.times()
+    server = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]  # it reaps them, so it knows
+    if server is None:
+        return own.user + own.system
+    fields = Path(f"/proc/{server}/stat").read_text().rpartition(")")[2].split()
+    return own.user + own.system + sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def free_port() -> int:
