@@ -9,6 +9,7 @@ import typer
 from eagletui.cli.output import print_json
 from eagletui.core.errors import InputError, RunError
 from eagletui.core.lifecycle import FINISHED_RUNS
+from eagletui.core.moments import read_moment
 from eagletui.core.money import usd_to_pico
 from eagletui.core.text import clean_line
 from eagletui.ledger import commands
@@ -151,7 +152,6 @@ def _usd(verb: str, text: str) -> str:
 def _time(text: str) -> float:
     """Read a local time, or a clock time of today, as Unix seconds."""
     try:
-        moment = datetime.fromisoformat(text if "-" in text else f"{datetime.now().astimezone():%Y-%m-%d}T{text}")
+        return read_moment(text, datetime.now().astimezone().date())
     except ValueError as error:
         raise InputError(f"--since: found {clean_line(text, 40)}, expected 2026-01-31T18:00 or 18:00.") from error
-    return moment.astimezone().timestamp()

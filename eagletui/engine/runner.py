@@ -361,6 +361,7 @@ class Runner:
             "unjudged": self._desk.waiting,
             "unfiled": self._filing.waiting,
             "unsettled": len(self._settler.questions) + len(self._settler.nameless),
+            "key": self._settler.key_seen and self._settler.key_seen._asdict(),
             "draining": self._signals > 0,
             "endpoints": {
                 tag: {

@@ -31,6 +31,14 @@ REST_STEPS: Final = 4
 """The key's sum counts as complete once so many back-off steps have passed since the last request ended."""
 
 
+class KeySeen(NamedTuple):
+    """A read of the key."""
+
+    at: float
+    """Unix seconds."""
+    usage_pico: int
+
+
 class KeyLook(NamedTuple):
     """What the provider's key shows of a run, beside the run's own books."""
 
@@ -65,6 +73,8 @@ class Settler:
     """No generation id, or one that `/generation` does not know."""
     unexplained: bool = False
     """The key could not be read or did not come to rest: `nameless` keeps its holds until the next start."""
+    key_seen: KeySeen | None = None
+    """What the key showed when it was last read."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _last_end: float = 0.0
 
@@ -231,7 +241,10 @@ class Settler:
 
     async def _key_usage(self) -> int | None:
         status = await _or_none(self.provider.key())
-        return None if status is None else status.usage_pico_usd
+        if status is None:
+            return None
+        self.key_seen = KeySeen(time.time(), status.usage_pico_usd)
+        return status.usage_pico_usd
 
     async def _book(self, missing_pico: int) -> None:
         """Book what the key shows; an attempt cannot have cost more than its hold, so the rest is someone else's."""

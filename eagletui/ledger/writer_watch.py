@@ -28,6 +28,15 @@ class Quarantined(NamedTuple):
     """The same at the dearest."""
 
 
+def rebuy_range(
+    connection: sqlite3.Connection, endpoint: str, samples: int, prompt: int, completion: int
+) -> tuple[int | None, int | None]:
+    """Return what buying an endpoint's samples again costs elsewhere, from the cheapest to the dearest."""
+    prices = _prices_elsewhere(connection, endpoint) if samples else []
+    again = [estimate_pico(prompt, completion, samples, price) for price in prices]
+    return min(again, default=None), max(again, default=None)
+
+
 def _prices_elsewhere(connection: sqlite3.Connection, endpoint: str) -> list[Price]:
     """Return the last prices of the open endpoints but one; that one's own where there are no others."""
     rows = connection.execute(
@@ -246,10 +255,9 @@ class WatchWriter(Writer):
                 " coalesce(billed_output_tokens, output_tokens, 0)",
                 (endpoint, since),
             ).fetchall()
-            prices = _prices_elsewhere(connection, endpoint)
-        cost, prompt, completion = (sum(row[column] for row in rows) for column in range(3))
-        again = [estimate_pico(prompt, completion, len(rows), price) for price in prices] if rows else []
-        return Quarantined(len(rows), cost, bool(marked or rows), min(again, default=None), max(again, default=None))
+            cost, prompt, completion = (sum(row[column] for row in rows) for column in range(3))
+            low, high = rebuy_range(connection, endpoint, len(rows), prompt, completion)
+        return Quarantined(len(rows), cost, bool(marked or rows), low, high)
 
     def release(self, endpoint: str) -> Quarantined:
         """Undo a quarantine: the endpoint may be used again and its samples are what they were."""

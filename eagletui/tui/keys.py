@@ -197,7 +197,20 @@ VIEW_KEYS: Final[dict[View, tuple[Key, ...]]] = {
         *_COPY,
         _BACK,
     ),
-    "spend": (_BACK,),
+    "spend": (
+        Key(
+            "spend.quarantine",
+            "u",
+            "quarantine",
+            "Set aside",
+            "Stop using the endpoint and set its answers since a time aside, with the price; or undo that.",
+            "always",
+            changes_run=True,
+        ),
+        Key("spend.samples", "s", "samples", "Samples", "Show the endpoint's samples.", "wide"),
+        Key("spend.drift", "enter", "drift", "Drift", "Show the endpoint's samples that drift.", "wide"),
+        _BACK,
+    ),
     "extract": (_BACK,),
     "verdicts": (
         Key(

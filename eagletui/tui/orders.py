@@ -141,6 +141,17 @@ def ask_stop(app: "EagleApp") -> None:
     app.push_screen(ConfirmDialog(f"Stop run {name}", lines, f"Stop run {name}", "Keep running", typed=name), done)
 
 
+def ask_release(app: "EagleApp", endpoint: str) -> None:
+    """Undo a quarantine."""
+    lines = ["The endpoint is used again, and its answers are trained on as they were before."]
+
+    def done(act: bool | None) -> None:
+        if act:
+            give(app, ("release", {"endpoint": endpoint}))
+
+    app.push_screen(ConfirmDialog(f"Release {endpoint}", lines, "Release", "Leave it aside"), done)
+
+
 def edit_limits(app: "EagleApp") -> None:
     """Change stop-at and cap. The engine lets a run that waits at one of them go on once it fits."""
     if refused(app, "run.limits") or app.view is None:

@@ -18,13 +18,13 @@ async def test_spend_shows_the_books_and_every_endpoint(busy: Built, size: Size)
         assert "[3 Spend]" in screens.lines[1]
         assert "$0.0043   known costs" in screens.line_with("settled  ")
         assert "$0.0016   4 in flight, worst case" in screens.line_with("held  ")
-        assert "$0.0000   on the key, unexplained" in screens.line_with("unattributed")
         # 4,269,135,764 settled and 1,600,000,000 held picodollars.
         assert "$0.0059   all of it; $0.1441 below the cap" in screens.line_with("committed")
         row = screens.line_with("embedded/text")
         assert "+3" in row
         assert "$0.0012" in row
         if size == WIDE:
+            assert "$0.0000   on the key, unexplained" in screens.line_with("unattributed")
             assert "0.20/0.60" in row
             assert "1,219 tok   counted 1,285" in screens.line_with("billed out")
             assert "44   settled 38   void 2   unsettled 0" in screens.line_with("attempts")

@@ -1,29 +1,42 @@
-"""Where the money stands, and what each endpoint took and billed."""
+"""Where the money stands, what each endpoint took and billed, and why its bill differs from our count."""
 
+import asyncio
 from collections.abc import Mapping
-from typing import ClassVar
+from functools import partial
+from pathlib import Path
+from typing import ClassVar, Final
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Grid, Vertical
+from textual.containers import Grid, Vertical, VerticalScroll
 
+from eagletui.core.billing import EndpointBill
+from eagletui.ledger.filters import Preset, SampleFilter
+from eagletui.ledger.reader_spend import SpendReader
 from eagletui.ledger.rows import PriceRow
 from eagletui.ledger.snapshot import EndpointFigures, Snapshot
-from eagletui.tui import background, figures, panels
-from eagletui.tui.keys import View, bindings
+from eagletui.ledger.writer_watch import Quarantined
+from eagletui.tui import background, figures, orders, panels
+from eagletui.tui.billing_text import bill_lines, key_pieces
+from eagletui.tui.keys import VIEW_KEYS, Key, View, bindings
 from eagletui.tui.run_view import RunView
 from eagletui.tui.screens.frame import FramedScreen
+from eagletui.tui.screens.quarantine_dialog import QuarantineDialog
+from eagletui.tui.screens.samples import SamplesScreen
+from eagletui.tui.theme import is_ascii
 from eagletui.tui.widgets.ledger_table import Column, LedgerTable
 from eagletui.tui.widgets.meter import Meter
-from eagletui.tui.widgets.safe_text import Piece, name_panel
+from eagletui.tui.widgets.safe_text import Piece, SafeText, name_panel, note_panel, stacked, styled
 from eagletui.tui.widgets.stat import Stat
 
+_BILLS_EVERY_S: Final = 10.0
 _BOOKS = (
     ("settled", "settled"),
     ("held", "held"),
     ("unsettled", "unsettled"),
     ("unattributed", "unattributed"),
     ("committed", "committed"),
+    ("key", "key shows"),
     ("stop-at", "stop-at"),
     ("cap", "cap"),
 )
@@ -48,6 +61,8 @@ class SpendScreen(FramedScreen):
         super().__init__()
         self._prices: Mapping[str, PriceRow] = {}
         self._seen: Snapshot | None = None
+        self._bills: Mapping[str, EndpointBill] = {}
+        self._billed_at = float("-inf")
 
     def compose_body(self) -> ComposeResult:
         """Lay out the books, what the money bought, and the endpoints."""
@@ -60,12 +75,19 @@ class SpendScreen(FramedScreen):
                 for line, label in _USE:
                     yield Stat(label, label_cells=14, id=f"use-{line}")
         yield LedgerTable[EndpointFigures](self._columns(), empty="no endpoint yet", id="endpoints", classes="panel")
+        with VerticalScroll(id="bill", classes="panel", can_focus=False):
+            yield SafeText(id="bill-text")
 
     def on_mount(self) -> None:
         """Name the panels."""
         for panel, title in (("#books", "Books"), ("#use", "What it bought"), ("#endpoints", "Endpoints")):
             name_panel(self.query_one(panel), title)
-        self.query_one("#endpoints").focus()
+        self.table.focus()
+
+    @property
+    def table(self) -> LedgerTable[EndpointFigures]:
+        """The endpoints."""
+        return self.query_one("#endpoints", LedgerTable)
 
     def paint_view(self, view: RunView) -> None:
         """Put the figures in their places."""
@@ -74,16 +96,93 @@ class SpendScreen(FramedScreen):
             for line, pieces in values.items():
                 self.query_one(f"#{name}-{line}", Stat).put(*pieces)
         self.query_one("#books-meter", Meter).level = panels.spend_level(snapshot)
-        self.query_one("#endpoints", LedgerTable).fill(snapshot.endpoints)
+        self.query_one("#books-key", Stat).put(*key_pieces(snapshot, self.eagle.clock()))
+        self.table.fill(snapshot.endpoints)
         if snapshot is not self._seen:
             self._seen = snapshot
             background.start(self, "read prices", self._read_prices, group="prices")
+            if self.eagle.clock() - self._billed_at >= _BILLS_EVERY_S:
+                self._billed_at = self.eagle.clock()
+                background.start(self, "read the bills", self._read_bills, group="bills")
+        self._show_bill()
 
     async def _read_prices(self) -> None:
         prices = {price.endpoint: price for price in await self.eagle.reader.prices()}
         if prices != self._prices:
             self._prices = prices
             self.query_one("#endpoints").refresh()
+
+    async def _read_bills(self) -> None:
+        folder = self.eagle.folder
+        assert folder is not None
+        self._bills = {bill.endpoint: bill for bill in await asyncio.to_thread(_read_bills, folder.ledger_path)}
+        self._show_bill()
+
+    def on_ledger_table_moved(self, message: LedgerTable.Moved) -> None:
+        """Explain the bill of the endpoint under the cursor."""
+        self._show_bill()
+
+    def _show_bill(self) -> None:
+        row = self.table.current
+        panel = self.query_one("#bill")
+        if row is None:
+            name_panel(panel, "Bill")
+            return
+        ascii_ = is_ascii(self.app)
+        name_panel(panel, f"Bill of {row.tag}")
+        note_panel(panel, "tokens at the listed price")
+        lines = bill_lines(self._bills.get(row.tag), tuple(self._bills.values()))
+        self.query_one("#bill-text", SafeText).show(stacked([styled(*line, ascii_=ascii_) for line in lines]))
+
+    def label(self, key: Key) -> str:
+        """Say what a key does now."""
+        row = self.table.current if self._is_composed else None
+        if key.id == "spend.quarantine" and row is not None and _is_set_aside(row):
+            return "Release"
+        return super().label(key)
+
+    def on_ledger_table_chosen(self, message: LedgerTable.Chosen) -> None:
+        """Show what drifts at the endpoint."""
+        background.start(self, "open the samples", self.action_drift, group="open")
+
+    async def action_drift(self) -> None:
+        """Show the endpoint's samples that drift."""
+        await self._open_samples("drifting")
+
+    async def action_samples(self) -> None:
+        """Show the endpoint's samples."""
+        await self._open_samples(None)
+
+    async def _open_samples(self, preset: Preset | None) -> None:
+        row = self.table.current
+        if row is None:
+            return
+        await self.eagle.action_view("samples")
+        screen = self.app.screen
+        if isinstance(screen, SamplesScreen):
+            screen.show_only(SampleFilter(endpoints=(row.tag,), preset=preset))
+
+    def action_quarantine(self) -> None:
+        """Set the endpoint's answers aside since a time, or undo that, after asking."""
+        row, folder, view = self.table.current, self.eagle.folder, self.eagle.view
+        if row is None or folder is None or view is None:
+            return
+        reason = self.why_not(VIEW_KEYS[self.VIEW][0])
+        if reason is not None:
+            self.say((f"Set aside: {reason}", "$warning"))
+            return
+        if _is_set_aside(row):
+            orders.ask_release(self.eagle, row.tag)
+            return
+
+        def done(since: float | None) -> None:
+            if since is not None:
+                orders.give(self.eagle, ("quarantine", {"endpoint": row.tag, "since": since}))
+
+        run = view.snapshot.run
+        price = partial(_would_set_aside, folder.ledger_path, row.tag)
+        first_at = run.started_at or run.created_at
+        self.app.push_screen(QuarantineDialog(row.tag, first_at, self.eagle.clock(), price), done)
 
     def _columns(self) -> tuple[Column[EndpointFigures], ...]:
         return (
@@ -106,6 +205,20 @@ class SpendScreen(FramedScreen):
         if price is None:
             return figures.UNKNOWN
         return f"{_per_million(price.prompt_usd)}/{_per_million(price.completion_usd)}"
+
+
+def _read_bills(path: Path) -> list[EndpointBill]:
+    with SpendReader(path) as reader:
+        return reader.bills()
+
+
+def _would_set_aside(path: Path, endpoint: str, since: float) -> Quarantined:
+    with SpendReader(path) as reader:
+        return reader.would_set_aside(endpoint, since)
+
+
+def _is_set_aside(row: EndpointFigures) -> bool:
+    return row.row is not None and row.row.state == "quarantined"
 
 
 def books_figures(snapshot: Snapshot) -> dict[str, tuple[Piece, ...]]:

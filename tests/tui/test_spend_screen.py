@@ -1,0 +1,95 @@
+"""The bill explained, the key checked against the books, and an endpoint set aside and released by keys."""
+
+import json
+from dataclasses import replace
+
+from eagletui.core.billing import EndpointBill
+from eagletui.ledger.reader import LedgerReader
+from eagletui.ledger.reader_spend import SpendReader
+from eagletui.ledger.snapshot import Snapshot
+from eagletui.tui.billing_text import bill_lines, key_pieces
+from tests.tui.driving import NARROW, WIDE, opened
+from tests.tui.factory import COST_PICO, Built
+from tests.tui.test_launching import plain
+
+USD = 10**12
+
+
+def bills_of(built: Built) -> dict[str, EndpointBill]:
+    with SpendReader(built.ledger) as reader:
+        return {bill.endpoint: bill for bill in reader.bills()}
+
+
+def test_bills_are_summed_from_samples_attempts_and_prices(busy: Built) -> None:
+    bills = bills_of(busy)
+    text = bills["embedded/text"]
+    assert (text.samples, text.cost_pico) == (11, 11 * COST_PICO)
+    # Three canonical answers came without a bill: our count stands in. The conflicting one was billed three too many.
+    assert (text.billed_output - text.output, text.offset, text.prices) == (3, 0, 1)
+    # The refusal was billed and brought no answer.
+    assert sum(bill.unanswered for bill in bills.values()) == 1
+    assert sum(bill.unanswered_pico for bill in bills.values()) == COST_PICO
+
+
+def test_a_bill_names_what_it_differs_by() -> None:
+    bill = EndpointBill("x", 2, 1_300_000, 0, 2, 0, 0, 1, 1, 3, 77, None, 0)
+    assert "no price of this endpoint is known" in plain(bill_lines(bill, []))
+    assert "Nothing is billed by this endpoint yet." in plain(bill_lines(None, []))
+
+
+def with_key(snapshot: Snapshot, usage_pico: int | None, start: int | None = 5 * USD) -> Snapshot:
+    detail = json.dumps({"key": None if usage_pico is None else {"at": snapshot.at - 60, "usage_pico": usage_pico}})
+    workers = tuple(replace(one, detail_json=detail) if one.role == "engine" else one for one in snapshot.workers)
+    return replace(snapshot, workers=workers, run=replace(snapshot.run, key_usage_at_start_pico=start))
+
+
+def test_the_key_is_checked_against_the_books(busy: Built) -> None:
+    with LedgerReader(busy.ledger, busy.clock) as reader:
+        snapshot = reader.snapshot()
+    books = snapshot.spend.books
+
+    def said(usage: int | None, start: int | None = 5 * USD) -> str:
+        return plain([key_pieces(with_key(snapshot, usage, start), snapshot.at)])
+
+    assert said(None, None) == "no accounts at this provider   nothing to check against"
+    assert said(None) == "not read yet"
+    assert said(5 * USD + books.spent_pico) == "$0.0043   agrees with settled, 60 s ago"
+    assert "between settled and committed" in said(5 * USD + books.spent_pico + 1)
+    assert "below settled; keys lag behind" in said(5 * USD)
+    assert "$1.0000 more than committed" in said(6 * USD + books.committed_pico)
+
+
+async def test_an_endpoint_is_set_aside_since_a_time_with_its_price_and_released(busy: Built) -> None:
+    async with opened(busy, NARROW, workers=()) as screens:
+        await screens.press("3", "j", "j")
+        assert "Bill of embedded/text" in screens.text
+        assert "+3 tok: no cause is known" in screens.text
+        await screens.press("u")
+        assert "Set embedded/text aside" in screens.text
+        assert "11 answers set aside, not trained on; cost $0.0012." in screens.text
+        assert "Buying them again elsewhere costs about" in screens.text
+        await screens.press("ctrl+u", *"soon")
+        assert "found soon, expected a time such as 18:00" in screens.text
+        await screens.press("ctrl+u")
+        assert "0 answers set aside" in screens.text
+        await screens.press(*"09:08", "down", "right", "enter")
+        await screens.look()
+        assert "quarantined" in screens.line_with("> embedded/text")
+        assert "Release" in screens.lines[-1]
+        with LedgerReader(busy.ledger, busy.clock) as reader:
+            assert 0 < reader.snapshot().states["quarantined"] < 11
+        await screens.press("u", "right", "enter")
+        await screens.look()
+        assert "open" in screens.line_with("> embedded/text")
+        with LedgerReader(busy.ledger, busy.clock) as reader:
+            assert reader.snapshot().states["quarantined"] == 0
+        await screens.press("enter")
+        assert "endpoint:embedded/text drift!=0" in screens.text
+
+
+async def test_a_read_only_app_sets_nothing_aside(busy: Built) -> None:
+    async with opened(busy, WIDE, read_only=True) as screens:
+        await screens.press("3")
+        assert "never committed beyond" in screens.text
+        await screens.press("u")
+        assert "Set aside: read-only" in screens.text
