@@ -87,6 +87,11 @@ class RunFolder:
         return self.path / "merged.json"
 
     @property
+    def spool_dir(self) -> Path:
+        """Replies that are whole and not in the ledger yet."""
+        return self.path / "spool"
+
+    @property
     def exports_dir(self) -> Path:
         """Where exports go unless told otherwise."""
         return self.path / "exports"

@@ -12,8 +12,9 @@ from eagletui.engine.budget import PromptBounds
 from eagletui.engine.dispatch import Dispatcher, Flight
 from eagletui.engine.gates import Gates
 from eagletui.engine.ledger_thread import LedgerThread
+from eagletui.engine.load import StreamShare
 from eagletui.engine.market import Market
-from eagletui.engine.pace import Pace
+from eagletui.engine.pace import Manner, Pace
 from eagletui.ledger.orders import Admission, AdmitRequest
 from eagletui.ledger.rows import LimitedBy
 
@@ -38,6 +39,10 @@ class Admissions:
     pace: Pace
     market: Market
     desk: AnswerDesk
+    share: StreamShare
+    """How many of the samples are streamed."""
+    unjudged: Callable[[], int]
+    """Replies that wait to be rebuilt, over all processes."""
     dispatcher: Dispatcher
     bounds: PromptBounds
     avoid: Mapping[int, str]
@@ -89,9 +94,10 @@ class Admissions:
         picked = self._pick()
         if not picked:
             return
+        manners = [self.share.manner(self.market.manners[tag]) for _, tag in picked]
         requests = [
-            AdmitRequest(ready.sample.id, tag, self._hold(ready, tag), self.market.manners[tag].stream)
-            for ready, tag in picked
+            AdmitRequest(ready.sample.id, tag, self._hold(ready, tag), manner.stream)
+            for (ready, tag), manner in zip(picked, manners, strict=True)
         ]
         admissions = await self.ledger.do(lambda writer: writer.admit(requests))
         sent = [admission.attempt_id for admission in admissions if admission.attempt_id is not None]
@@ -99,9 +105,9 @@ class Admissions:
             # A transaction of its own, so that either may be tried again: both are on disk before a byte goes out.
             await self.ledger.do(lambda writer: writer.mark_sent(sent))
         back: list[ReadySample] = []
-        for (ready, tag), request, admission in zip(picked, requests, admissions, strict=True):
+        for (ready, tag), manner, request, admission in zip(picked, manners, requests, admissions, strict=True):
             if admission.attempt_id is not None:
-                self._launch(ready, tag, request, admission.attempt_id)
+                self._launch(ready, tag, manner, request, admission.attempt_id)
                 continue
             self.pace.leave(tag)
             if admission.verdict != "not_queued":
@@ -113,7 +119,7 @@ class Admissions:
         """Say what holds the pace back now."""
         if self.money_waits:
             return "cap"
-        if self.desk.waiting >= UNJUDGED_LIMIT:
+        if self.unjudged() >= UNJUDGED_LIMIT:
             return "cpu"
         if self.pace.in_flight >= self.pace.max_in_flight:
             return "pace"
@@ -122,7 +128,7 @@ class Admissions:
         return "prompts"
 
     def _pick(self) -> list[tuple[ReadySample, str]]:
-        if not self.gates.is_open or self.money_waits or self.desk.waiting >= UNJUDGED_LIMIT:
+        if not self.gates.is_open or self.money_waits or self.unjudged() >= UNJUDGED_LIMIT:
             return []
         if self.ready and not self.pace.has_lane:
             self.gates.want_pause("check", "No endpoint is left: each is quarantined or no longer on offer.")
@@ -141,12 +147,12 @@ class Admissions:
         price = self.market.endpoints[tag].price
         return self.bounds.hold(tag, ready.prompt_tokens, ready.max_tokens, price)
 
-    def _launch(self, ready: ReadySample, tag: str, request: AdmitRequest, attempt_id: int) -> None:
+    def _launch(self, ready: ReadySample, tag: str, manner: Manner, request: AdmitRequest, attempt_id: int) -> None:
         self.dispatcher.launch(
             Flight(
                 ready=ready,
                 endpoint=self.market.endpoints[tag],
-                manner=self.market.manners[tag],
+                manner=manner,
                 attempt_id=attempt_id,
                 hold_pico=request.hold_pico,
                 sent_at=time.monotonic(),

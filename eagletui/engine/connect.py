@@ -19,8 +19,13 @@ EMBEDDED_KEY: Final = "embedded"
 """The embedded provider takes any key and no secret."""
 
 
-def connect(config: RunConfig, folder: RunFolder) -> Provider:
+def connect(config: RunConfig, folder: RunFolder, key: str | None = None) -> Provider:
     """Return a client; nothing is sent yet.
+
+    Args:
+        config: of the run.
+        folder: where the embedded provider of the run says where it listens.
+        key: the API key; None: read it from where the config says.
 
     Raises:
         ConfigError: the key cannot be read.
@@ -33,7 +38,7 @@ def connect(config: RunConfig, folder: RunFolder) -> Provider:
         event_s=pace.event_timeout_s,
         total_s=pace.total_timeout_s,
     )
-    key = config.secret().reveal()
+    key = config.secret().reveal() if key is None else key
     fmt = load_format(config.model.format)
     if section.kind in ("vllm", "sglang", "llama.cpp"):
         return OpenAiCompatible(

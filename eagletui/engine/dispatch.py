@@ -9,11 +9,14 @@ from typing import Final
 from eagletui.core.drift import Verdict
 from eagletui.core.text import clean_line
 from eagletui.core.turns import next_turn
-from eagletui.engine.answers import AnswerDesk, Judged, ReadySample
+from eagletui.engine.answers import Judged, ReadySample
+from eagletui.engine.fleet import Fleet
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.pace import Manner, Pace, backoff_s
+from eagletui.engine.spool import Kept
+from eagletui.engine.taking import Order, Taken
 from eagletui.ledger.orders import Answered, Failed, Finished
-from eagletui.providers.base import ChatRequest, Endpoint, FailureKind, Provider, ProviderFailure, RawReply
+from eagletui.providers.base import ChatRequest, Endpoint, FailureKind, Provider, ProviderFailure
 
 THROTTLED: Final[tuple[FailureKind, ...]] = ("rate_limited", "overloaded")
 GENERATION_ID_CELLS: Final = 200
@@ -46,7 +49,6 @@ class Landing:
     finished: Finished
     failure: ProviderFailure | None
     judged: Judged | None
-    raw: RawReply | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ class Dispatcher:
     provider: Provider
     model_id: str
     pace: Pace
-    desk: AnswerDesk
+    fleet: Fleet
     ledger: LedgerThread
     retry: RetryRule
     landed: Callable[[Landing], None]
@@ -115,32 +117,23 @@ class Dispatcher:
             self.crashed(error)
 
     async def _fly(self, flight: Flight) -> None:
-        raw: RawReply | None = None
-        judged: Judged | None = None
-        failure: ProviderFailure | None = None
         try:
-            raw = await self._receive(flight)
-            tag = flight.endpoint.tag
-            judged = await self.desk.judge(raw, flight.ready, tag, self.verdict_of(tag))
-        except ProviderFailure as error:
-            failure = error
+            taken = await self._take(flight)
         except asyncio.CancelledError:
-            failure = ABORTED
+            taken = Taken(None, None, ABORTED)
         finally:
             del self.flights[flight.attempt_id]
-        self._learn(flight, failure)
-        outcome = self._failed(flight, failure, raw) if failure else self._answered(flight, judged, raw)
-        self.landed(Landing(flight, Finished(flight.attempt_id, outcome), failure, judged, raw))
+        self._learn(flight, taken.failure)
+        self.land(flight, taken)
 
-    async def _receive(self, flight: Flight) -> RawReply:
+    def land(self, flight: Flight, taken: Taken) -> None:
+        """Make a row of what came of a request."""
+        outcome = self._failed(flight, taken.failure, taken.kept) if taken.failure else self._answered(flight, taken)
+        self.landed(Landing(flight, Finished(flight.attempt_id, outcome), taken.failure, taken.judged))
+
+    def order(self, flight: Flight) -> Order:
+        """Return what is asked for a flight."""
         ready, tag = flight.ready, flight.endpoint.tag
-
-        async def on_headers(generation_id: str | None, http_status: int) -> None:
-            flight.generation_id = generation_id
-            if http_status == 200:
-                self.pace.accepted(tag, time.monotonic())
-            await self.ledger.note_headers(flight.attempt_id, generation_id, http_status)
-
         request = ChatRequest(
             prompt=ready.sample.prompt,
             model_id=self.model_id,
@@ -151,11 +144,22 @@ class Dispatcher:
             logprobs=flight.manner.logprobs,
             max_price=flight.endpoint.price,
         )
-        try:
-            return await self.provider.send(request, on_headers)
-        finally:
+        return Order(flight.attempt_id, request, ready, tag, self.verdict_of(tag))
+
+    async def _take(self, flight: Flight) -> Taken:
+        tag = flight.endpoint.tag
+
+        async def on_headers(generation_id: str | None, http_status: int) -> None:
+            flight.generation_id = generation_id
+            if http_status == 200:
+                self.pace.accepted(tag, time.monotonic())
+            await self.ledger.note_headers(flight.attempt_id, generation_id, http_status)
+
+        def received() -> None:
             flight.receiving = False
             self.pace.leave(tag)
+
+        return await self.fleet.take(self.order(flight), on_headers, received)
 
     def _learn(self, flight: Flight, failure: ProviderFailure | None) -> None:
         if failure is None or failure.kind == "aborted":
@@ -168,26 +172,27 @@ class Dispatcher:
         elif failure.retryable:
             self.pace.faulted(tag, now)
 
-    def _answered(self, flight: Flight, judged: Judged | None, raw: RawReply | None) -> Answered:
+    def _answered(self, flight: Flight, taken: Taken) -> Answered:
+        judged, kept = taken.judged, taken.kept
         assert judged is not None
-        assert raw is not None
+        assert kept is not None
         usage, sample = judged.reply.usage, flight.ready.sample
         return Answered(
-            body=raw.body,
-            encoding=raw.encoding,
+            body=kept.body,
+            encoding=kept.encoding,
             cost_pico=self.provider.cost(judged.reply, flight.endpoint),
             endpoint=flight.endpoint.tag,
             finish_reason=judged.reply.finish_reason,
-            latency_s=raw.ended_at - raw.started_at,
+            latency_s=kept.ended_at - kept.started_at,
             billed_prompt_tokens=usage.prompt_tokens if usage else None,
             billed_output_tokens=usage.completion_tokens if usage else None,
-            first_event_at=None if raw.first_event_at is None else self._wall(raw.first_event_at),
+            first_event_at=kept.first_event_at,
             generation_id=_known_id(flight, judged.reply.generation_id),
             tokens=judged.tokens,
             next_turn=next_turn(sample.whole, sample.turn, judged.reply) if sample.whole is not None else None,
         )
 
-    def _failed(self, flight: Flight, failure: ProviderFailure, raw: RawReply | None) -> Failed:
+    def _failed(self, flight: Flight, failure: ProviderFailure, kept: Kept | None) -> Failed:
         cost_pico = failure.cost_pico_usd
         sample = flight.ready.sample
         return Failed(
@@ -199,12 +204,9 @@ class Dispatcher:
             retry_at=self.retry.retry_at(failure, sample.id, sample.attempts + 1, self.clock()),
             refused=failure.kind == "moderation",
             generation_id=_known_id(flight, failure.generation_id),
-            body=raw.body if raw and raw.body else None,
-            encoding=raw.encoding if raw else "json",
+            body=kept.body if kept and kept.body_bytes else None,
+            encoding=kept.encoding if kept else "json",
         )
-
-    def _wall(self, monotonic: float) -> float:
-        return self.clock() - (time.monotonic() - monotonic)
 
 
 def _known_id(flight: Flight, in_body: str | None) -> str | None:

@@ -59,6 +59,12 @@ class Market:
         self.manners[endpoint.tag] = manner(endpoint, self.stream)
 
 
+def unlisted(tag: str) -> Endpoint:
+    """Return what is left to say of an endpoint that answered and is no longer on offer."""
+    zero = Price(Decimal(0), Decimal(0), Decimal(0))
+    return Endpoint(tag, tag, zero, None, None, supports_logprobs=False, supports_stream=False)
+
+
 def record(writer: LedgerWriter, endpoints: Mapping[str, Endpoint]) -> None:
     """Write endpoints and prices into the ledger; a price that did not change adds no row."""
     with writer.transaction():

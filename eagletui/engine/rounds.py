@@ -4,10 +4,10 @@ import asyncio
 import contextlib
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from eagletui.core.errors import ConfigError
 from eagletui.core.money import format_usd
@@ -43,6 +43,15 @@ class ClockWatch:
         return fell_s if fell_s >= CLOCK_FALL_S else 0.0
 
 
+class ReceiverBeat(NamedTuple):
+    """What the engine writes of a receiver that it has heard."""
+
+    slot: int
+    pid: int
+    ready: bool
+    detail: dict[str, object]
+
+
 @dataclass(slots=True)
 class Rounds:
     """The rounds of a run; each runs until cancelled."""
@@ -57,6 +66,8 @@ class Rounds:
     limited_by: Callable[[], LimitedBy]
     detail: Callable[[], dict[str, object]]
     """Figures for the screens."""
+    receivers: Callable[[], Sequence[ReceiverBeat]]
+    """Signs of life of the receivers."""
     queue_moved: Callable[[], None]
     """Samples are due sooner than was thought."""
     prices_doubted: asyncio.Event = field(default_factory=asyncio.Event)
@@ -75,7 +86,7 @@ class Rounds:
                 await self.ledger.do(partial(_follow_clock, fell_s))
                 self.queue_moved()
             limited_by = self.limited_by() if self.gates.is_open else None
-            await self.ledger.do(partial(_write_beat, self.detail(), limited_by))
+            await self.ledger.do(partial(_write_beat, self.detail(), limited_by, self.receivers()))
             await asyncio.sleep(BEAT_S)
 
     async def refresh_prices(self) -> None:
@@ -117,10 +128,14 @@ def _follow_clock(fell_s: float, writer: LedgerWriter) -> None:
         writer.event("warn", "engine", "clock", f"The clock was set back by {fell_s:.0f} s; retries follow it.")
 
 
-def _write_beat(detail: dict[str, object], limited_by: LimitedBy | None, writer: LedgerWriter) -> None:
+def _write_beat(
+    detail: dict[str, object], limited_by: LimitedBy | None, receivers: Sequence[ReceiverBeat], writer: LedgerWriter
+) -> None:
     with writer.transaction():
         writer.tick()
         writer.beat("engine", detail=detail)
+        for receiver in receivers:
+            writer.beat("receiver", receiver.slot, ready=receiver.ready, detail=receiver.detail, pid=receiver.pid)
     if limited_by is not None and writer.run().limited_by != limited_by:
         writer.set_limited_by(limited_by)
 

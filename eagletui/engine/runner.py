@@ -5,6 +5,7 @@ import contextlib
 import time
 from array import array
 from collections.abc import Coroutine, Sequence
+from functools import partial
 from typing import Any, Final
 
 from eagletui.config import RunConfig
@@ -13,19 +14,22 @@ from eagletui.core.lifecycle import FINISHED_RUNS
 from eagletui.engine.admission import Admissions
 from eagletui.engine.answers import AnswerDesk
 from eagletui.engine.budget import PromptBounds
-from eagletui.engine.dispatch import Dispatcher, Landing, RetryRule
+from eagletui.engine.dispatch import Dispatcher, Flight, Landing, RetryRule
 from eagletui.engine.filing import Filing, LogLine
+from eagletui.engine.fleet import Fleet
 from eagletui.engine.gates import Gates, lifts
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.lessons import Lessons
-from eagletui.engine.market import Market
-from eagletui.engine.pace import Pace
-from eagletui.engine.rounds import Rounds
+from eagletui.engine.load import Load
+from eagletui.engine.market import Market, unlisted
+from eagletui.engine.pace import Manner, Pace
+from eagletui.engine.rounds import ReceiverBeat, Rounds
 from eagletui.engine.second_look import SecondLook
 from eagletui.engine.settle import Settler
+from eagletui.engine.spool import read_segment, segments
 from eagletui.engine.steering import Steering
 from eagletui.engine.watch import Watch
-from eagletui.ledger.orders import Answered, Failed, Finished, OpenAttempt, Overrun
+from eagletui.ledger.orders import Answered, Failed, Finished, OpenAttempt, Overrun, SpooledFor
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_counts import CountsReader
 from eagletui.ledger.rows import FindingRow, RunRow
@@ -52,6 +56,7 @@ class Runner:
         provider: Provider,
         ledger: LedgerThread,
         desk: AnswerDesk,
+        fleet: Fleet,
         offered: Market,
         run: RunRow,
         doubts: Sequence[Finding],
@@ -66,13 +71,14 @@ class Runner:
             provider: a client that has answered already.
             ledger: open, after `recover`.
             desk: with the run's tokenizer and format.
+            fleet: takes replies.
             offered: endpoints and prices as just fetched.
             run: the run's row.
             doubts: what does not fit between format and tokenizer.
             exit_when_paused: end with code 3 once paused and nothing is in flight.
         """
         self._folder = folder
-        self._provider = provider
+        self._fleet = fleet
         self._ledger = ledger
         self._desk = desk
         self._market = offered
@@ -108,12 +114,19 @@ class Runner:
             provider=provider,
             model_id=config.model.id,
             pace=self._pace,
-            desk=desk,
+            fleet=fleet,
             ledger=ledger,
             retry=RetryRule(config.run.seed, config.pace.max_attempts),
             landed=self._landed,
             crashed=self._crashed,
             verdict_of=watch.verdict,
+        )
+        self._load = Load(
+            fleet=fleet,
+            ledger=ledger,
+            stream=config.pace.stream,
+            receivers=config.pace.receivers,
+            streams=lambda: any(manner.stream for manner in offered.manners.values()),
         )
         self._admissions = Admissions(
             ledger=ledger,
@@ -121,6 +134,8 @@ class Runner:
             pace=self._pace,
             market=offered,
             desk=desk,
+            share=self._load.share,
+            unjudged=lambda: fleet.unjudged,
             dispatcher=self._dispatcher,
             bounds=self._lessons.bounds,
             avoid=self._lessons.avoid,
@@ -160,6 +175,7 @@ class Runner:
             settler=self._settler,
             limited_by=self._admissions.limited_by,
             detail=self._detail,
+            receivers=fleet.beats,
             queue_moved=self._admissions.queue_moved,
         )
 
@@ -183,10 +199,14 @@ class Runner:
             self._spawn(self._settler.run()),
             self._spawn(self._lessons.second_look.run()),
             self._spawn(self._rounds.beat()),
+            self._spawn(self._load.run()),
             self._spawn(self._rounds.refresh_prices()),
             self._spawn(self._rounds.watch_key()),
         ]
         try:
+            await self._keep_spooled()
+            if self._gates.state not in FINISHED_RUNS:
+                self._load.begin()
             while True:
                 if self._crash is not None:
                     raise self._crash
@@ -206,13 +226,15 @@ class Runner:
         finally:
             await self._admissions.close()
             await self._land()
+            beats = self._fleet.beats()
+            await self._fleet.close()
             if self._reconciling is not None:
                 tasks.append(self._reconciling)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             self._reader.close()
-            await self._ledger.do(_say_goodbye)
+            await self._ledger.do(partial(_say_goodbye, beats))
 
     async def _land(self) -> None:
         """After a fault: break off what is under way and file what has arrived, as far as that can be."""
@@ -222,6 +244,37 @@ class Runner:
                 while (self._dispatcher.flights or self._filing.waiting) and not self._filing.failed:
                     self._wake.clear()
                     await self._wake.wait()
+
+    async def _keep_spooled(self) -> None:
+        """File the replies that processes of an engine that died had received, before anything is bought again."""
+        kept_answers = 0
+        paths = segments(self._folder.spool_dir)
+        for path in paths:
+            for kept in read_segment(path):
+                found = await self._ledger.do(partial(_spooled_for, kept.attempt_id))
+                if found is None or found.is_known:
+                    continue
+                (ready,) = await self._desk.prepare([found.sample])
+                endpoint = self._market.endpoints.get(found.endpoint) or unlisted(found.endpoint)
+                flight = Flight(
+                    ready=ready,
+                    endpoint=endpoint,
+                    manner=Manner("text", stream=kept.encoding == "sse", logprobs=False),
+                    attempt_id=kept.attempt_id,
+                    hold_pico=0,
+                    sent_at=0.0,
+                    generation_id=kept.generation_id,
+                )
+                self._dispatcher.land(flight, await self._fleet.take_kept(kept, self._dispatcher.order(flight)))
+                kept_answers += 1
+        while self._filing.waiting and not self._filing.failed:
+            self._wake.clear()
+            await self._wake.wait()
+        for path in paths:
+            path.unlink(missing_ok=True)
+        if kept_answers:
+            message = f"{kept_answers} replies that had arrived when the engine died were found on disk and kept."
+            await self._ledger.do(lambda writer: writer.event("info", "engine", "spool", message))
 
     async def _open(self) -> None:
         """Begin, or begin again, where the ledger says the run stands."""
@@ -326,6 +379,7 @@ class Runner:
                 self._admissions.queue_moved(max(0.0, outcome.retry_at - time.time()))
             elif isinstance(outcome, Answered) and outcome.next_turn is not None:
                 self._admissions.queue_moved()
+        self._fleet.filed(row.attempt_id for row in batch)
         self._settler.add([self._unsettled.pop(row.attempt_id) for row in batch if row.attempt_id in self._unsettled])
         self._lessons.filed(batch, overruns)
         self._money_moved()
@@ -358,7 +412,8 @@ class Runner:
         return {
             "in_flight": len(self._dispatcher.flights),
             "limited_by": self._admissions.limited_by(),
-            "unjudged": self._desk.waiting,
+            "unjudged": self._fleet.unjudged,
+            "stream_share": round(self._load.share.share, 2),
             "unfiled": self._filing.waiting,
             "unsettled": len(self._settler.questions) + len(self._settler.nameless),
             "key": self._settler.key_seen and self._settler.key_seen._asdict(),
@@ -396,6 +451,12 @@ def _finding(row: FindingRow) -> Finding:
     return Finding(row.kind, row.sentence, row.affected, row.examined, row.example_key, row.action, row.endpoint)
 
 
-def _say_goodbye(writer: LedgerWriter) -> None:
+def _say_goodbye(receivers: Sequence[ReceiverBeat], writer: LedgerWriter) -> None:
     writer.tick()
+    for receiver in receivers:
+        writer.stop_beat("receiver", receiver.slot, pid=receiver.pid)
     writer.stop_beat("engine")
+
+
+def _spooled_for(attempt_id: int, writer: LedgerWriter) -> SpooledFor | None:
+    return writer.spooled_for(attempt_id)

@@ -13,19 +13,18 @@ from eagletui.core.errors import EagleError, LedgerError, ProviderError, RunErro
 from eagletui.engine import market
 from eagletui.engine.answers import AnswerDesk
 from eagletui.engine.connect import connect
+from eagletui.engine.fleet import Fleet, await_old_receivers
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.market import Market
+from eagletui.engine.opening import open_desk
 from eagletui.engine.runner import Runner
+from eagletui.engine.spool import Spool
+from eagletui.engine.taking import Taker
 from eagletui.ledger.orders import Recovery
-from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import RunRow
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.providers.base import Provider, ProviderFailure
-from eagletui.run_ids import RunIds, chosen_profiles
 from eagletui.runs import RunFolder, refuse_merged
-from eagletui.tokens.formats import load_format
-from eagletui.tokens.judge import fit_findings
-from eagletui.tokens.load import load_tokenizer
 
 log = logging.getLogger("eagletui.engine")
 
@@ -49,18 +48,28 @@ async def serve(folder: RunFolder, *, exit_when_paused: bool) -> int:
     try:
         recovery = await ledger.do(_recover)
         log.info("recovered: %s", recovery)
-        tokenizer = load_tokenizer(folder.tokenizer_dir)
-        fmt = load_format(config.model.format)
-        doubts = fit_findings(tokenizer, fmt, 0, None)
-        with LedgerReader(folder.ledger_path) as reader:
-            profiles = chosen_profiles(config, reader.endpoints())
-        desk = AnswerDesk(RunIds(config, tokenizer, fmt, profiles), doubted=bool(doubts))
-        provider = connect(config, folder)
+        await await_old_receivers(folder)
+        opened = open_desk(folder, config)
+        desk = opened.desk
+        key = config.secret().reveal()
+        provider = connect(config, folder, key)
         offered = Market(config.pace.stream, config.pace.spread)
         offered.take(await _patiently(provider.endpoints))
         await ledger.do(lambda writer: market.record(writer, offered.offered))
-        run = await _take_stock(config, provider, ledger, tokenizer.hash)
-        runner = Runner(folder, config, provider, ledger, desk, offered, run, doubts, exit_when_paused=exit_when_paused)
+        run = await _take_stock(config, provider, ledger, opened.tokenizer_hash)
+        fleet = Fleet(folder, Taker(provider, desk, Spool(folder.spool_dir, "engine")), key)
+        runner = Runner(
+            folder,
+            config,
+            provider,
+            ledger,
+            desk,
+            fleet,
+            offered,
+            run,
+            opened.doubts,
+            exit_when_paused=exit_when_paused,
+        )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, runner.signalled)

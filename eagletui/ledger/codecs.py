@@ -5,7 +5,7 @@ import sys
 import threading
 from array import array
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import zstandard
@@ -16,6 +16,15 @@ from eagletui.core.tokdiff import Span
 
 _LEVEL: Final = 3
 _local = threading.local()
+
+
+class Packed(NamedTuple):
+    """Bytes that are compressed already."""
+
+    blob: bytes
+    """As `pack_bytes` makes it."""
+    size_bytes: int
+    """Of what is in it."""
 
 
 def pack_bytes(data: bytes) -> bytes:

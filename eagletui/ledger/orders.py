@@ -6,6 +6,7 @@ from typing import Literal
 
 from eagletui.core.chat import Message, Prompt
 from eagletui.core.tokdiff import Span
+from eagletui.ledger.codecs import Packed
 from eagletui.ledger.rows import Encoding
 
 
@@ -44,6 +45,17 @@ class QueuedSample:
     turn: int
     whole: Prompt | None = None
     """The conversation as recorded, where later turns of it are to be asked after this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpooledFor:
+    """What a reply in a spool belongs to."""
+
+    sample: QueuedSample
+    endpoint: str
+    """Asked for."""
+    is_known: bool
+    """The ledger has the reply already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +143,7 @@ class StoredOpinion:
 class Answered:
     """A reply arrived and is kept."""
 
-    body: bytes
+    body: bytes | Packed
     """The raw body, byte for byte."""
     encoding: Encoding
     cost_pico: int | None
@@ -169,7 +181,7 @@ class Failed:
     """Given up as refused rather than failed."""
     generation_id: str | None = None
     """When it was not known from the headers."""
-    body: bytes | None = None
+    body: bytes | Packed | None = None
     """What arrived, kept for the record."""
     encoding: Encoding = "json"
 

@@ -64,18 +64,25 @@ class Writer:
         self.close()
 
     def beat(
-        self, role: WorkerRole, slot: int = 0, *, ready: bool = False, detail: dict[str, object] | None = None
+        self,
+        role: WorkerRole,
+        slot: int = 0,
+        *,
+        ready: bool = False,
+        detail: dict[str, object] | None = None,
+        pid: int | None = None,
     ) -> None:
-        """Record that this process is alive.
+        """Record that a process is alive.
 
         Args:
             role: what it does.
             slot: which of several receivers.
             ready: it can work now; kept once given.
             detail: figures for the screens, shown as they are; None keeps the last ones.
+            pid: of a receiver, for which its engine speaks; None: this process.
         """
         now = self._clock()
-        pid, host = os.getpid(), socket.gethostname()
+        pid, host = pid or os.getpid(), socket.gethostname()
         with self._transactions.begin() as connection:
             connection.execute(
                 """INSERT INTO heartbeats (role, slot, pid, host, started_at, ready_at, beat_at, detail_json)
@@ -98,12 +105,12 @@ class Writer:
                 },
             )
 
-    def stop_beat(self, role: WorkerRole, slot: int = 0) -> None:
-        """Record that this process ends on purpose; does nothing if another one took over."""
+    def stop_beat(self, role: WorkerRole, slot: int = 0, *, pid: int | None = None) -> None:
+        """Record that this process, or a receiver of it, ends on purpose; does nothing if another one took over."""
         with self._transactions.begin() as connection:
             connection.execute(
                 "UPDATE heartbeats SET stopped_at = ? WHERE role = ? AND slot = ? AND pid = ? AND stopped_at IS NULL",
-                (self._clock(), role, slot, os.getpid()),
+                (self._clock(), role, slot, pid or os.getpid()),
             )
 
     def event(self, level: Level, source: str, kind: str, message: str, sample_key: str | None = None) -> int:

@@ -1,18 +1,25 @@
 """Reserve money, send, and recover: the writes before an answer."""
 
+import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from eagletui.core.money import Books, admit
 from eagletui.ledger.books import read_books
 from eagletui.ledger.codecs import unpack_prompt
-from eagletui.ledger.orders import Admission, AdmitRequest, QueuedSample, Recovery
+from eagletui.ledger.orders import Admission, AdmitRequest, QueuedSample, Recovery, SpooledFor
 from eagletui.ledger.turns import WAITS, asked_prompt
 from eagletui.ledger.writer_base import Writer
 
 LONGEST_RETRY_S: Final = 3_660.0
 """An hour of `Retry-After`, and the jitter on it."""
+
+_QUEUED: Final = """samples.id, samples.sample_key, samples.dataset, prompts.body, samples.attempts,
+    samples.answer_index, samples.turn,
+    EXISTS (SELECT 1 FROM samples AS later WHERE later.prompt_id = samples.prompt_id
+            AND later.answer_index = samples.answer_index AND later.turn > samples.turn)"""
+"""What `_queued` makes a sample of, over `samples` and `prompts`."""
 
 
 class AttemptWriter(Writer):
@@ -26,30 +33,16 @@ class AttemptWriter(Writer):
         Args:
             limit: at most this many.
         """
-        query = """SELECT samples.id, sample_key, samples.dataset, prompts.body, attempts, answer_index, turn,
-                EXISTS (SELECT 1 FROM samples AS later WHERE later.prompt_id = samples.prompt_id
-                        AND later.answer_index = samples.answer_index AND later.turn > samples.turn)
+        query = f"""SELECT {_QUEUED}
             FROM samples INDEXED BY samples_queue JOIN prompts ON prompts.id = samples.prompt_id
-            WHERE samples.state = 'queued' AND {due} ORDER BY not_before, samples.id LIMIT ?"""
+            WHERE samples.state = 'queued' AND {{due}} ORDER BY not_before, samples.id LIMIT ?"""
         with self._transactions.reading() as connection:
             rows = connection.execute(
                 query.format(due="not_before > 0 AND not_before <= ?"), (self._clock(), limit)
             ).fetchall()
             if len(rows) < limit:
                 rows += connection.execute(query.format(due="not_before = 0"), (limit - len(rows),)).fetchall()
-            return [
-                QueuedSample(
-                    id=row_id,
-                    key=key,
-                    dataset=dataset,
-                    prompt=asked_prompt(connection, row_id, body, turn),
-                    attempts=attempts,
-                    answer_index=answer_index,
-                    turn=turn,
-                    whole=unpack_prompt(body) if is_followed else None,
-                )
-                for row_id, key, dataset, body, attempts, answer_index, turn, is_followed in rows
-            ]
+            return [_queued(connection, row) for row in rows]
 
     def next_due_at(self) -> float | None:
         """Return when the next queued sample may be sent (0: now), or None when the queue is empty.
@@ -118,6 +111,19 @@ class AttemptWriter(Writer):
                 [(now, attempt_id) for attempt_id in attempt_ids],
             )
 
+    def spooled_for(self, attempt_id: int) -> SpooledFor | None:
+        """Return what a reply that was received and not filed belongs to; None where no such attempt was made."""
+        with self._transactions.reading() as connection:
+            row = connection.execute(
+                f"""SELECT {_QUEUED}, attempts.endpoint,
+                    EXISTS (SELECT 1 FROM replies WHERE replies.attempt_id = attempts.id)
+                FROM attempts JOIN samples ON samples.id = attempts.sample_id
+                    JOIN prompts ON prompts.id = samples.prompt_id
+                WHERE attempts.id = ?""",
+                (attempt_id,),
+            ).fetchone()
+            return None if row is None else SpooledFor(_queued(connection, row[:-2]), row[-2], bool(row[-1]))
+
     def mark_headers(self, attempt_id: int, generation_id: str | None, http_status: int) -> None:
         """Keep the generation id before the body is read, so that a crash can still ask what it cost."""
         with self._transactions.begin(durable=True) as connection:
@@ -167,3 +173,17 @@ class AttemptWriter(Writer):
                 {"latest": now + LONGEST_RETRY_S, "waits": WAITS},
             )
         return Recovery(voided, unsettled, requeued)
+
+
+def _queued(connection: sqlite3.Connection, row: Sequence[Any]) -> QueuedSample:
+    row_id, key, dataset, body, attempts, answer_index, turn, is_followed = row
+    return QueuedSample(
+        id=row_id,
+        key=key,
+        dataset=dataset,
+        prompt=asked_prompt(connection, row_id, body, turn),
+        attempts=attempts,
+        answer_index=answer_index,
+        turn=turn,
+        whole=unpack_prompt(body) if is_followed else None,
+    )

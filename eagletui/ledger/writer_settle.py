@@ -7,7 +7,7 @@ from typing import NamedTuple
 from eagletui.core.chat import Message
 from eagletui.core.errors import LedgerError
 from eagletui.ledger.books import read_open_attempts
-from eagletui.ledger.codecs import pack_bytes
+from eagletui.ledger.codecs import Packed, pack_bytes
 from eagletui.ledger.orders import Answered, Failed, Finished, OpenAttempt, Overrun
 from eagletui.ledger.turns import end_turns, keep_turn
 from eagletui.ledger.writer_tokens import TokensWriter, put_tokens
@@ -243,11 +243,12 @@ class SettleWriter(TokensWriter):
             )
             end_turns(connection, attempt.sample_id, f"was not given ({failure.error_kind})")
 
-    def _keep_reply(self, connection: sqlite3.Connection, attempt_id: int, body: bytes, encoding: str) -> None:
+    def _keep_reply(self, connection: sqlite3.Connection, attempt_id: int, body: bytes | Packed, encoding: str) -> None:
+        packed = body if isinstance(body, Packed) else Packed(pack_bytes(body), len(body))
         connection.execute(
             "INSERT INTO replies (attempt_id, encoding, body, body_bytes, received_at) VALUES (?, ?, ?, ?, ?)"
             " ON CONFLICT (attempt_id) DO NOTHING",
-            (attempt_id, encoding, pack_bytes(body), len(body), self._clock()),
+            (attempt_id, encoding, packed.blob, packed.size_bytes, self._clock()),
         )
 
 

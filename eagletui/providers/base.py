@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from eagletui.core.chat import Prompt
 from eagletui.core.errors import ProviderError
@@ -87,6 +87,15 @@ class ProviderFailure(ProviderError):
         self.cost_pico_usd = cost_pico_usd
         self.usage = usage
         self.generation_id = generation_id
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _failure_again, (self.__dict__ | {"detail": self.detail},)
+
+
+def _failure_again(fields: dict[str, Any]) -> ProviderFailure:
+    """Make a failure of another process again."""
+    kind, detail = fields.pop("kind"), fields.pop("detail")
+    return ProviderFailure(kind, detail, **fields)
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,6 +91,10 @@ class EngineRun:
         assert process.pid is not None
         os.kill(process.pid, number)
 
+    def signal_pid(self, pid: int, number: int) -> None:
+        """Send a signal to a process of the run."""
+        os.kill(pid, number)
+
     def log(self) -> str:
         """The engine's log so far."""
         return self.folder.log_path("engine").read_text()

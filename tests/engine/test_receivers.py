@@ -1,0 +1,67 @@
+"""Receiver processes: they take replies, and whoever is killed, nothing that arrived is lost and the books agree."""
+
+import signal
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from eagletui.engine.spool import segments
+from eagletui.ledger.reader import LedgerReader
+from eagletui.ledger.rows import HeartbeatRow
+from eagletui.ledger.writer import LedgerWriter
+from tests.engine.books import assert_books_agree, assert_every_sample_answered_once
+from tests.engine.conftest import NewRun
+from tests.engine.run_folder import EngineRun, until
+from tests.provider_fixture import StartProvider
+
+
+def receivers(reader: LedgerReader) -> list[HeartbeatRow]:
+    return [beat for beat in reader.heartbeats() if beat.role == "receiver" and beat.ready_at is not None]
+
+
+def pid_of_receiver(run: EngineRun) -> int:
+    with run.reader() as reader:
+        (beat,) = receivers(reader)
+        return beat.pid
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def has_answers(answers: int, reader: LedgerReader) -> bool:
+    snapshot = reader.snapshot()
+    return len(receivers(reader)) == 1 and snapshot.answered >= answers and snapshot.attempts["sent"] >= 3
+
+
+@pytest.mark.slow
+def test_a_receiver_and_then_its_engine_are_killed_and_nothing_is_lost(
+    new_run: NewRun, start_provider: StartProvider
+) -> None:
+    provider = start_provider(latency_s=0.2, tokens_per_s=50)
+    run = new_run(provider.api_url, 60, max_in_flight=4, pace={"receivers": 1})
+    process = run.start()
+    run.until(partial(has_answers, 4), "answers through a receiver")
+    first = pid_of_receiver(run)
+    run.signal_pid(first, signal.SIGKILL)
+    run.until(lambda reader: any(beat.pid != first for beat in receivers(reader)), "another receiver")
+    second = pid_of_receiver(run)
+    answered = run.snapshot().answered
+    run.until(partial(has_answers, answered + 4), "answers through the other receiver")
+    process.kill()
+    process.join()
+    until(lambda: is_gone(second), "the receiver ends with its engine", 10.0)
+    with LedgerWriter(run.folder.ledger_path) as writer:
+        writer.set_max_in_flight(40)
+    assert run.finish() == 0, run.log()
+    assert_every_sample_answered_once(run, 60)
+    assert_books_agree(run, provider)
+    assert segments(run.folder.spool_dir) == []
+    with run.reader() as reader:
+        (beat,) = [beat for beat in reader.heartbeats() if beat.role == "receiver"]
+        assert beat.stopped_at is not None
+        assert '"in_flight"' in beat.detail_json
