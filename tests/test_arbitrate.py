@@ -246,7 +246,9 @@ def test_sampling_is_read_from_the_request_and_nothing_is_assumed() -> None:
 
 def _line(name: str, text: str, truth: list[int]) -> str:
     request = {"messages": [{"role": "user", "content": "Say something."}], "temperature": 1.0, "max_tokens": 500}
-    response = json.loads(_answered(text, len(truth) - 1 - len(TOKENIZER.encode(text))).body)
+    body = _answered(text, len(truth) - 1 - len(TOKENIZER.encode(text))).body
+    assert isinstance(body, bytes)
+    response = json.loads(body)
     return json.dumps({"id": name, "request": request, "response": response, "truth_ids": truth})
 
 
