@@ -7,9 +7,10 @@ from pathlib import Path
 
 from hypothesis import settings
 
+from tests.forked import forked_workers
 from tests.provider_fixture import replay_provider, start_provider
 
-__all__ = ["replay_provider", "start_provider"]
+__all__ = ["forked_workers", "replay_provider", "start_provider"]
 
 # The same examples each time, so that a red run means a change; HYPOTHESIS_PROFILE=explore looks for new ones.
 settings.register_profile("repeat", derandomize=True)

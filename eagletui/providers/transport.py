@@ -5,7 +5,9 @@ parsed here: chunks are appended, and only the end marker and the presence of an
 """
 
 import asyncio
+import functools
 import json
+import ssl
 import time
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -81,6 +83,16 @@ class Watchdog:
             self._timeout.reschedule(now)
 
 
+@functools.cache
+def _authorities() -> ssl.SSLContext:
+    return httpx.create_ssl_context()
+
+
+def _trust(base_url: str) -> ssl.SSLContext:
+    """Read the known authorities where they are needed; a server without TLS gets a context that trusts nobody."""
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if base_url.startswith("http://") else _authorities()
+
+
 class HttpTransport:
     """One connection pool to one provider."""
 
@@ -97,7 +109,7 @@ class HttpTransport:
         self._key = key
         self._secrets = {key.encode(), json.dumps(key)[1:-1].encode()} if len(key) >= SECRET_CHARACTERS else set()
         self._timeouts = timeouts
-        verify = httpx.create_ssl_context()
+        verify = _trust(self._base_url)
         authorization = {"Authorization": f"Bearer {key}"} if key else {}
         self._client = httpx.AsyncClient(
             transport=httpx_aiohttp.AiohttpTransport(

@@ -87,7 +87,7 @@ def format_for_model(model_id: str) -> OutputFormat | None:
 
 def shipped_format(name: str) -> OutputFormat | None:
     """Return the shipped format of a name, or None."""
-    return next((fmt for fmt in list_formats() if fmt.name == name), None)
+    return load_format(name) if name in _names("") else None
 
 
 def asked_thinking(fmt: OutputFormat, request: Mapping[str, object] | None) -> bool | None:

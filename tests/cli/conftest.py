@@ -68,7 +68,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def eagletui(runs: Path, capfd: pytest.CaptureFixture[str]) -> Command:
+def eagletui(runs: Path, capfd: pytest.CaptureFixture[str], forked_workers: None) -> Command:
     """Run a command in this process and return its exit code and output."""
 
     def run(*args: str) -> Ended:

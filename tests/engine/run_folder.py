@@ -1,9 +1,7 @@
 """A real run folder, a real engine process, and waits on what the ledger says."""
 
-import multiprocessing
 import os
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +16,6 @@ from eagletui.core.chat import Message, Prompt
 from eagletui.core.money import usd_to_pico
 from eagletui.embedded.data import tokenizer_dir
 from eagletui.embedded.market import MODEL_SLUG
-from eagletui.engine.__main__ import main
 from eagletui.ledger import commands
 from eagletui.ledger.create import create_ledger
 from eagletui.ledger.filters import SampleFilter
@@ -27,6 +24,7 @@ from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import AttemptRow, CommandRow, Verb
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.runs import RunFolder
+from tests import forked
 
 DEADLINE_S = 60.0
 POLL_S = 0.005
@@ -38,21 +36,6 @@ def until(is_so: Callable[[], bool], what: str, deadline_s: float = DEADLINE_S) 
     while not is_so():
         assert time.monotonic() < deadline, f"not within {deadline_s} s: {what}"
         time.sleep(POLL_S)
-
-
-_FORKS = multiprocessing.get_context("forkserver")
-"""Engines are forked from a process that has imported and built what they need: as real as `python -m`, and two
-seconds faster."""
-_FORKS.set_forkserver_preload(["tests.engine.preload"])
-
-
-def _engine(args: list[str], log: str, env: dict[str, str]) -> None:
-    os.setsid()
-    output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    os.dup2(output, 1)
-    os.dup2(output, 2)
-    os.environ.update(env)
-    sys.exit(main(args))
 
 
 @dataclass
@@ -71,8 +54,8 @@ class EngineRun:
     def start(self, *args: str, env: dict[str, str] | None = None) -> BaseProcess:
         """Start an engine; its output goes to the log of the run."""
         log = str(self.folder.log_path("engine"))
-        process = _FORKS.Process(target=_engine, args=([str(self.folder.path), *args], log, env or {}))
-        process.start()
+        arguments = [str(self.folder.path), *args]
+        process = forked.start("eagletui.engine", arguments, log, {**os.environ, **(env or {})})
         self.processes.append(process)
         return process
 

@@ -29,7 +29,7 @@ RECEIVED: Final = "received.ids"
 """In the run folder: one generation id a line, written by nobody but the campaign."""
 
 FORKS: Final = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["tests.soak.workers", "tests.engine.preload"])
+FORKS.set_forkserver_preload(["tests.soak.workers", "tests.loaded"])
 
 _PLACES: Final[dict[str, tuple[type, str]]] = {
     "admit": (LedgerWriter, "admit"),
