@@ -14,7 +14,8 @@ from eagletui.extract.file_run import Watching, extract_file
 from eagletui.extract.shards import ShardReader
 from eagletui.extract.verify import verify
 
-pytestmark = [pytest.mark.demo, pytest.mark.timeout(600)]
+# Each loads the model three times. Tiny models of every architecture and one load of this one are in the default suite.
+pytestmark = [pytest.mark.demo, pytest.mark.slow, pytest.mark.timeout(600)]
 
 IDS = Path(__file__).parent.parent / "data" / "ids" / "smollm2-served.jsonl"
 WATCHING = Watching(lambda *_: None, lambda *_: None, lambda _: None)
@@ -56,7 +57,6 @@ def test_float32_states_of_the_gguf_equal_plain_transformers_to_the_bit_and_veri
     assert (done.samples, done.refused) == (len(plain["states"]), 0)
 
 
-@pytest.mark.slow
 def test_bfloat16_states_of_the_gguf_are_within_two_percent_of_plain_transformers(gguf: Path, tmp_path: Path) -> None:
     done = extract_file(IDS, Order(gguf, dtype="bfloat16", device="cpu"), tmp_path / "out", WATCHING)
     assert done.capture.startswith("packed")
