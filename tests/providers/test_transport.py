@@ -2,6 +2,10 @@
 
 import asyncio
 import socket
+import ssl
+import struct
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +16,7 @@ from tests.providers.scripted_server import Exchange, free_port, scripted_server
 TIMEOUTS = Timeouts(connect_s=5.0, first_event_s=5.0, event_s=5.0, total_s=10.0)
 KEY = "sk-marker-7c1e"
 EVENT = b'data: {"choices":[]}\n\n'
+EVENT_CHUNK = f"{len(EVENT):x}\r\n".encode() + EVENT + b"\r\n"
 DONE = b"data: [DONE]\n\n"
 LIMIT = 65_536
 
@@ -65,6 +70,126 @@ async def test_a_connect_timeout_is_void() -> None:
         for filler in fillers:
             filler.close()
     assert (failure.kind, failure.void) == ("connect", True)
+
+
+async def test_a_server_that_does_not_speak_tls_is_void() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        failure = await failure_of(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/api/v1")
+    assert (failure.kind, failure.void) == ("connect", True)
+
+
+async def test_a_certificate_that_is_not_trusted_is_void(tmp_path: Path) -> None:
+    received: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        received.append(await reader.read(1))
+        writer.close()
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*own_certificate(tmp_path))
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+    async with server:
+        failure = await failure_of(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/api/v1")
+    assert received in ([], [b""]), "a byte of the request was sent"
+    assert (failure.kind, failure.void) == ("connect", True)
+
+
+def own_certificate(folder: Path) -> tuple[Path, Path]:
+    """A certificate that nobody else trusts, and its key."""
+    certificate, key = folder / "certificate.pem", folder / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-days", "1"]
+    subprocess.run([*command, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    return certificate, key
+
+
+async def test_a_connection_that_breaks_while_the_request_is_written_is_not_void() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1_000)
+        peer: socket.socket = writer.get_extra_info("socket")
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        transport = HttpTransport(
+            f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", key=KEY, timeouts=TIMEOUTS, headers={}
+        )
+        with pytest.raises(ProviderFailure) as caught:
+            await transport.post(
+                "/chat/completions", b"x" * 1_000_000, stream=True, limit_bytes=LIMIT, on_headers=no_headers
+            )
+        await transport.aclose()
+    assert (caught.value.kind, caught.value.void) == ("disconnect", False)
+
+
+async def no_headers(generation_id: str | None, status: int) -> None:
+    raise AssertionError("headers arrived")
+
+
+async def test_a_kept_connection_that_the_server_has_closed_is_not_void_and_nothing_is_sent_twice() -> None:
+    async def act(exchange: Exchange) -> None:
+        if len(server.received) == 1:
+            await exchange.reply(200, b"{}", {"Content-Type": "application/json"})
+        else:
+            exchange.reset()
+
+    async with scripted_server(act) as server:
+        transport = HttpTransport(server.base_url, key=KEY, timeouts=TIMEOUTS, headers={})
+
+        async def ask() -> RawReply:
+            async def on_headers(generation_id: str | None, status: int) -> None:
+                return None
+
+            return await transport.post(
+                "/chat/completions", b"{}", stream=False, limit_bytes=LIMIT, on_headers=on_headers
+            )
+
+        await ask()
+        with pytest.raises(ProviderFailure) as caught:
+            await ask()
+        await transport.aclose()
+        assert len(server.received) == 2
+    assert (caught.value.kind, caught.value.void) == ("disconnect", False)
+
+
+@pytest.mark.parametrize(
+    ("framing", "damage", "kind"),
+    [
+        # aiohttp 3.14 says nothing of such a chunk, so that only the watchdog sees the end.
+        ("Transfer-Encoding: chunked", EVENT_CHUNK + b"nonsense\r\n", "event_timeout"),
+        ("Content-Length: 5000", EVENT, "body_cut"),
+    ],
+    ids=["a chunk without a size", "fewer bytes than promised"],
+)
+async def test_a_body_that_breaks_its_own_framing_is_cut_and_may_have_been_billed(
+    framing: str, damage: bytes, kind: str
+) -> None:
+    reported = asyncio.Event()
+
+    async def act(exchange: Exchange) -> None:
+        head = f"HTTP/1.1 200 OK\r\nX-Generation-Id: gen-8\r\nContent-Type: text/event-stream\r\n{framing}\r\n\r\n"
+        await exchange.send(head.encode())
+        await reported.wait()
+        await exchange.send(damage)
+        exchange.close()
+
+    async def on_headers(generation_id: str | None, status: int) -> None:
+        reported.set()
+
+    async with scripted_server(act) as server:
+        timeouts = Timeouts(connect_s=5.0, first_event_s=5.0, event_s=0.3, total_s=10.0)
+        transport = HttpTransport(server.base_url, key=KEY, timeouts=timeouts, headers={})
+        raw = await transport.post("/chat/completions", b"{}", stream=True, limit_bytes=LIMIT, on_headers=on_headers)
+        await transport.aclose()
+    assert raw.generation_id == "gen-8"
+    assert raw.cut is not None
+    assert (raw.cut.kind, raw.cut.void) == (kind, False)
 
 
 async def test_a_reset_after_the_request_was_received_is_not_void() -> None:
@@ -125,7 +250,8 @@ async def test_the_generation_id_is_reported_before_the_body_is_read() -> None:
         reported.set()
 
     async with scripted_server(act) as server:
-        transport = HttpTransport(server.base_url, key=KEY, timeouts=TIMEOUTS, headers={})
+        timeouts = Timeouts(connect_s=5.0, first_event_s=5.0, event_s=0.3, total_s=10.0)
+        transport = HttpTransport(server.base_url, key=KEY, timeouts=timeouts, headers={})
         raw = await transport.post("/chat/completions", b"{}", stream=True, limit_bytes=LIMIT, on_headers=on_headers)
         await transport.aclose()
     assert raw.cut is None
