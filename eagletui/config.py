@@ -276,6 +276,8 @@ class ExtractSection(_Section):
     """Of computation and states; `fp8` stores eight bits and a scale per token, computed in the model's own type."""
     shard_mib: int = Field(default=256, ge=1)
     device: str = "auto"
+    storage: Annotated[str, Field(pattern=r"^[a-z0-9]+://")] | None = None
+    """URL below which the shards go (`s3://BUCKET/PREFIX`, `gs://...`, `file:///...`); None: into the run folder."""
     layers: list[int] | None = None
     """Decoder layers whose input is recorded; None: 2, L//2, L-3."""
 

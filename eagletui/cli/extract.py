@@ -53,6 +53,19 @@ def extract(
             "--dtype", help="Of computation and states, fp8 for half the disk; else the run's choice or auto."
         ),
     ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            "--address", metavar="auto|ADDR", help="Ray cluster to join; left out: one is started on this machine."
+        ),
+    ] = None,
+    gpus_per_worker: Annotated[
+        float, typer.Option("--gpus-per-worker", metavar="N", min=0.01, help="With --engine ray: GPUs for each worker.")
+    ] = 1.0,
+    storage: Annotated[
+        str | None,
+        typer.Option("--storage", metavar="URL", help="Where a run's shards go: s3://BUCKET/PREFIX, gs://, file://."),
+    ] = None,
     token_budget: Annotated[
         int | None,
         typer.Option(
@@ -65,7 +78,8 @@ def extract(
 
     Lines of a file are {"id", "input_ids", "loss_mask"}, as export writes them, or {"id", "prompt_ids", "output_ids"}.
     A second call goes on where the first one ended. Exit 1 if a sample got no features. With --engine vllm or sglang a
-    running server computes; without --server, the command that starts one is printed.
+    running server computes; without --server, the command that starts one is printed. With --engine ray workers on a
+    cluster make the shards, one a GPU; a run's workers need --storage or a disk that all nodes share.
     """
     file = Path(source).expanduser()
     if file.suffix == ".jsonl" or (file.is_file() and file.suffix not in (".sqlite", ".db")):
@@ -75,6 +89,11 @@ def extract(
             raise InputError("--model is missing: name the target model, a folder of safetensors or a .gguf file.")
         from eagletui.extract.engines import Order
 
+        if engine == "ray" or storage is not None or address is not None:
+            raise InputError(
+                "--engine ray, --address and --storage go with a run, whose ledger says which shards count; "
+                "found a file of ids. Make a run of it with: eagletui import RUN IDS.jsonl"
+            )
         order = Order(model, engine or "local", server, dtype or "auto")
         return _of_file(file, order, out or file.with_name(f"{file.stem}-features"), token_budget, json_)
     folder = find(source)
@@ -85,7 +104,17 @@ def extract(
         )
     from eagletui.extract.run_features import Choices
 
-    choices = Choices(follow=False, model=model, dtype=dtype, engine=engine, server=server, token_budget=token_budget)
+    choices = Choices(
+        follow=False,
+        model=model,
+        dtype=dtype,
+        engine=engine,
+        server=server,
+        address=address,
+        storage=storage,
+        gpus_per_worker=gpus_per_worker,
+        token_budget=token_budget,
+    )
     return _of_run(folder, choices, json_)
 
 

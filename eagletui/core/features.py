@@ -32,7 +32,7 @@ ID_BYTES: Final = 8
 SIZE_MARGIN: Final = 1.03
 """Headers, offsets and sample ids on top of the tensors, with room to spare."""
 
-_SHARD = re.compile(r"\Ashards/(\d{6,})\.safetensors\Z")
+_SHARD = re.compile(r"\Ashards/(\d{6,})(?:-[0-9a-f]+)?\.safetensors\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +95,14 @@ def sampled_mask(prompt_tokens: int, output_tokens: int) -> tuple[int, ...]:
     return (0,) * prompt_tokens + (1,) * output_tokens
 
 
-def shard_path(number: int) -> str:
-    """Name shard `number`, relative to the features folder."""
-    return f"shards/{number:06d}.safetensors"
+def shard_path(number: int, attempt: str | None = None) -> str:
+    """Name shard `number`, relative to the features folder.
+
+    Args:
+        number: of the shard.
+        attempt: hex that no other attempt at this shard has, where several may be under way; None: there is one.
+    """
+    return f"shards/{number:06d}{'' if attempt is None else f'-{attempt}'}.safetensors"
 
 
 def shard_number(path: str) -> int | None:

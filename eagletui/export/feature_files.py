@@ -24,7 +24,9 @@ from eagletui.export.gathered import Gathered
 from eagletui.export.replacement import Replacement, flush_folder
 from eagletui.export.trainer_folder import JOURNAL, ROWS, ExportedRow, FeatureFile, Journal, read_rows
 from eagletui.extract.fp8 import SCALES, Quantized
+from eagletui.extract.manifest import find_manifest
 from eagletui.extract.shards import Record, ShardReader
+from eagletui.extract.storage import open_storage
 
 STORED: Final = "bfloat16"
 """Type of the states in every trainer's files."""
@@ -262,8 +264,10 @@ def _records(
     by_shard: dict[str, list[int]] = {}
     for number in missing:
         by_shard.setdefault(places[rows[number].sample].shard, []).append(number)
+    manifest = find_manifest(features)
+    storage = open_storage(features, None if manifest is None else manifest.storage)
     for shard in sorted(by_shard):
-        with ShardReader(features / shard) as reader:
+        with storage.fetched(shard) as file, ShardReader(file) as reader:
             for number in sorted(by_shard[shard], key=lambda number: places[rows[number].sample].position):
                 position = places[rows[number].sample].position
                 rounded = reader.rounded(position) if reader.stored == "fp8" else None

@@ -23,8 +23,8 @@ class Computed(NamedTuple):
     """One sentence; None where there are streams."""
 
 
-class Backend(Protocol):
-    """Computes samples with one target model."""
+class Described(Protocol):
+    """A target model and where it runs, as manifests and events tell it."""
 
     @property
     def facts(self) -> ModelFacts:
@@ -46,6 +46,13 @@ class Backend(Protocol):
     def versions(self) -> Mapping[str, str]:
         """Of what computes, by name."""
 
+    def close(self) -> None:
+        """Let go of the model, the server or the cluster."""
+
+
+class Backend(Described, Protocol):
+    """Computes samples with one target model."""
+
     def compute(self, samples: Sequence[IdsSample], go_on: Callable[[], bool]) -> Iterator[Computed]:
         """Compute samples.
 
@@ -59,9 +66,6 @@ class Backend(Protocol):
         Raises:
             ModelError: nothing more can be computed.
         """
-
-    def close(self) -> None:
-        """Let go of the model or the server."""
 
 
 def require_vocabulary(facts: ModelFacts, samples: Sequence[IdsSample]) -> None:

@@ -24,6 +24,7 @@ def describe(
     tokenizer_hash: str | None = None,
     verdicts: tuple[str, ...] = (),
     versions: Mapping[str, str] | None = None,
+    storage: str | None = None,
 ) -> Manifest:
     """Describe features made with a model.
 
@@ -38,6 +39,7 @@ def describe(
         tokenizer_hash: of the tokenizer that made the ids.
         verdicts: signed verdicts, one sentence each.
         versions: of what computes, by name, besides this program's libraries.
+        storage: URL below which the shards lie; None: in the folder.
     """
     return Manifest(
         model_path=str(facts.path.resolve()),
@@ -61,4 +63,5 @@ def describe(
         created_at=time.time(),
         versions={**{name: version(name) for name in _LIBRARIES}, **(versions or {})},
         verdicts=verdicts,
+        storage=storage,
     )

@@ -33,11 +33,6 @@ class Order:
     threads: int | None = None
     """Local engine: of computations on the CPU; None takes half of the cores."""
 
-    def __post_init__(self) -> None:
-        """Refuse what this build cannot do before anything is looked for or read."""
-        if self.engine == "ray":
-            raise InputError("--engine ray: this build has no Ray engine; take local, vllm or sglang.")
-
     @property
     def computed(self) -> DTypeChoice:
         """The type to compute in."""

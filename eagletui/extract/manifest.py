@@ -32,6 +32,7 @@ _MUST_AGREE: Final = (
     "layers_entering",
     "source",
     "tokenizer_hash",
+    "storage",
 )
 """Fields that cannot differ within one folder: records would not belong together."""
 
@@ -76,6 +77,8 @@ class Manifest:
     """Of the libraries that computed."""
     verdicts: tuple[str, ...] = ()
     """Signed verdicts, one sentence each."""
+    storage: str | None = None
+    """URL below which the shards lie; None: in this folder."""
     format: str = FORMAT
 
     @property

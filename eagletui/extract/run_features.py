@@ -9,14 +9,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from eagletui.config import RunConfig, config_from_json
-from eagletui.core.errors import LedgerError, ModelError
+from eagletui.core.errors import InputError, LedgerError, ModelError
 from eagletui.core.features import Stored, rows_per_shard, shard_number
 from eagletui.core.subset import Candidate, choose
-from eagletui.extract.computing import Backend, Engine
+from eagletui.core.text import clean_line
+from eagletui.extract.computing import Backend, Described, Engine
 from eagletui.extract.describe import describe
 from eagletui.extract.engines import Order, StoredChoice, open_backend
 from eagletui.extract.gather import WINDOW_SAMPLES, Gatherer, Progress
@@ -32,18 +34,27 @@ from eagletui.extract.manifest import (
 )
 from eagletui.extract.preflight import Need, foresee, require_room, short_of, warn_of_other_weights
 from eagletui.extract.sealer import Report, Sealer
-from eagletui.extract.shards import SealedShard, remove_orphans
+from eagletui.extract.shards import IdsSample, SealedShard
 from eagletui.extract.space import DiskSpace
+from eagletui.extract.storage import FolderStorage, Storage, open_storage
 from eagletui.ledger.orders import Feature
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_features import CensusRow, FeaturesReader
 from eagletui.ledger.writer_extract import ExtractorWriter
 from eagletui.runs import RunFolder
 
+if TYPE_CHECKING:
+    from eagletui.extract.run_on_ray import Cluster
+
 SEAL_AFTER_S: Final = 20.0
 """While a run is followed, a shard is sealed after so long, full or not: a crash costs little, and progress shows."""
 
-_ELSEWHERE: Final = "or put RUN/features on a larger disk by making it a link before the first extraction"
+Make = Callable[[Stored, int], Progress]
+"""Makes shards of at most so many rows until nothing is left, and tells what was done."""
+
+Opened = TypeVar("Opened", bound=Described)
+
+_ELSEWHERE: Final = "or give --storage URL, or make RUN/features a link to a larger disk before the first extraction"
 _POLL_S: Final = 0.2
 _BEAT_S: Final = 1.0
 
@@ -64,6 +75,12 @@ class Choices:
     """Instead of `extract.engine`."""
     server: str | None = None
     """Instead of `extract.server`."""
+    address: str | None = None
+    """Of the Ray cluster: `auto`, or the head's; None starts one on this machine. For the ray engine."""
+    storage: str | None = None
+    """Instead of `extract.storage`."""
+    gpus_per_worker: float = 1.0
+    """Of the ray engine, where the cluster has any."""
     token_budget: int | None = None
     """Tokens that the features may have in the end; None: no limit. Not while following."""
     space: DiskSpace | None = None
@@ -119,8 +136,11 @@ class RunExtractor:
         self.source = LedgerSource(reader)
         self._disk = choices.space or DiskSpace.below(folder.features_dir)
         self._manifest: Manifest | None = None
-        self._backend: Backend | None = None
+        self._backend: Described | None = None
         self._gatherer: Gatherer | None = None
+        self._without_prompt_told = 0
+        self.progress = Progress()
+        self.storage: Storage = FolderStorage(folder.features_dir)
         self._sealer: Sealer | None = None
 
     def run(self) -> Done:
@@ -131,6 +151,7 @@ class RunExtractor:
             RunError: the features folder cannot be used.
         """
         config = config_from_json(self.reader.run().config_json)
+        self.storage = open_storage(self.folder.features_dir, self._storage_url(config))
         with self._beating():
             if self.choices.follow and config.extract.when == "after" and not self._wait_for_the_end():
                 return Done(Progress(), 0, None)
@@ -141,9 +162,28 @@ class RunExtractor:
                 foreseen = foresee(order, *self._waiting())
                 if foreseen is not None:
                     require_room(self._disk, foreseen, _ELSEWHERE)
-            with closing(self._open(order)) as backend:
-                self._backend = backend
-                done = self._extract(config, backend, order.stored(backend.facts))
+            if order.engine == "ray":
+                try:
+                    from eagletui.extract.run_on_ray import open_cluster
+                except ModuleNotFoundError as error:
+                    raise InputError("--engine ray needs Ray: pip install 'eagletui[ray]'") from error
+                choices, features = self.choices, self.folder.features_dir
+                cluster = self._open(
+                    order,
+                    lambda: open_cluster(
+                        order, choices.address, self.storage.url, features, choices.gpus_per_worker, self.report
+                    ),
+                )
+                with closing(cluster):
+                    done = self._extract(
+                        config, cluster, order.stored(cluster.facts), partial(self._make_there, cluster)
+                    )
+            else:
+                backend = self._open(order, lambda: open_backend(order, self.report))
+                with closing(backend):
+                    done = self._extract(
+                        config, backend, order.stored(backend.facts), partial(self._make_here, backend)
+                    )
             return replace(done, left_out=left_out)
 
     def report(self, level: Literal["info", "warn", "error"], kind: str, message: str) -> None:
@@ -154,7 +194,8 @@ class RunExtractor:
         except LedgerError as error:
             print(f"{level} {kind}: {message} ({error})", flush=True)  # noqa: T201 - stdout is the worker's log
 
-    def _extract(self, config: RunConfig, backend: Backend, stored: Stored) -> Done:
+    def _extract(self, config: RunConfig, backend: Described, stored: Stored, make: Make) -> Done:
+        self._backend = backend
         facts = backend.facts
         samples, tokens = self._waiting()
         need = Need(samples, tokens, facts.hidden_size, stored)
@@ -162,36 +203,85 @@ class RunExtractor:
             require_room(self._disk, need, _ELSEWHERE)
         elif said := short_of(self._disk, need, self.reader.snapshot(), config.sampling.max_tokens):
             self.report("warn", "disk_short", said)
-        self._manifest = self._prepare(describe_run(self.reader, backend, stored))
+        self._manifest = self._prepare(describe_run(self.reader, backend, stored, self.storage))
         warn_of_other_weights(self._manifest.served_quantizations, facts.quantization, facts.path, self.report)
         if not self.choices.follow:
             self.choices.start(samples, tokens)
         capacity = rows_per_shard(config.extract.shard_mib, facts.hidden_size, stored)
-        gatherer = Gatherer(backend, self.report, stored, capacity, self.choices.step)
+        progress = make(stored, capacity)
+        self.phase = "ending"
+        if progress.samples:
+            self._manifest = replace(describe_run(self.reader, backend, stored, self.storage), capture=backend.choice)
+            write_manifest(self.folder.features_dir, self._manifest)
+        return Done(progress, len(self.source.without_prompt), self._manifest)
+
+    def _make_here(self, backend: Backend, stored: Stored, capacity_rows: int) -> Progress:
+        """Compute in this process what waits, and what comes while the run is followed."""
+        gatherer = Gatherer(backend, self.report, stored, capacity_rows, self.choices.step)
         self._gatherer = gatherer
+        self.progress = gatherer.progress
         while True:
-            number, features = self._next_number(), self.folder.features_dir
-            with Sealer(features, number, self._disk, self._commit, self.report, stopping=self.stop.is_set) as sealer:
+            with Sealer(
+                self.folder.features_dir,
+                self.next_number(),
+                self._disk,
+                self.commit,
+                self.report,
+                storage=self.storage,
+                stopping=self.stop.is_set,
+            ) as sealer:
                 self._sealer = sealer
                 self._work(gatherer, sealer)
                 gatherer.seal_open(sealer)
             if self.stop.is_set() or not self.source.has_waiting():
                 break
-        self.phase = "ending"
-        if gatherer.progress.samples:
-            self._manifest = replace(describe_run(self.reader, backend, stored), capture=backend.choice)
-            write_manifest(self.folder.features_dir, self._manifest)
-        return Done(gatherer.progress, len(self.source.without_prompt), self._manifest)
+        return gatherer.progress
+
+    def _make_there(self, cluster: "Cluster", stored: Stored, capacity_rows: int) -> Progress:
+        """Have shards made on a cluster."""
+        self.phase = "extracting"
+        while True:
+            cluster.make_shards(self, capacity_rows)
+            if self.stop.is_set() or (self.is_over() and not self.source.has_waiting()):
+                return self.progress
+            self.stop.wait(_POLL_S)
+
+    def take(self, limit: int) -> list[IdsSample]:
+        """Hand out samples that wait, and say once how many cannot be computed."""
+        samples = self.source.take(limit)
+        if len(self.source.without_prompt) > self._without_prompt_told:
+            self._without_prompt_told = len(self.source.without_prompt)
+            self.report(
+                "warn", "no_prompt_ids", f"{self._without_prompt_told} samples have no prompt ids and get no features."
+            )
+        return samples
+
+    def is_over(self) -> bool:
+        """Tell whether no sample comes any more."""
+        return not self.choices.follow or self.source.is_finished()
+
+    def is_stopping(self) -> bool:
+        """Tell whether nothing more is to be begun."""
+        return self.stop.is_set()
+
+    def listed(self) -> list[str]:
+        """Paths of the shards that count."""
+        return [shard.path for shard in self.reader.shards()]
+
+    def refuse(self, sample: IdsSample, why: str) -> None:
+        """Record that a sample gets no features."""
+        self.progress.refused += 1
+        self.report("error", "sample_refused", f"{clean_line(sample.key, 80)} gets no features: {why}")
+
+    def step(self) -> None:
+        """Tell the caller how far it is."""
+        self.choices.step(self.progress)
 
     def _work(self, gatherer: Gatherer, sealer: Sealer) -> None:
-        told = 0
         while not self.stop.is_set():
             sealer.check()
-            over = not self.choices.follow or self.source.is_finished()
-            samples = self.source.take(WINDOW_SAMPLES)
-            if len(self.source.without_prompt) > told:
-                told = len(self.source.without_prompt)
-                self.report("warn", "no_prompt_ids", f"{told} samples have no prompt ids and get no features.")
+            over = self.is_over()
+            samples = self.take(WINDOW_SAMPLES)
             if samples:
                 self.phase = "extracting"
                 gatherer.add(samples, sealer, lambda: not self.stop.is_set())
@@ -217,6 +307,12 @@ class RunExtractor:
             device=asked.device,
             layers=None if asked.layers is None else tuple(asked.layers),
         )
+
+    def _storage_url(self, config: RunConfig) -> str | None:
+        """Where shards go: as asked now, else where the earlier ones lie."""
+        asked = self.choices.storage or config.extract.storage
+        earlier = find_manifest(self.folder.features_dir)
+        return asked if asked is not None or earlier is None else earlier.storage
 
     def _grows(self, config: RunConfig) -> bool:
         """Tell whether samples still come while this process works: then a full disk pauses, and nothing is refused."""
@@ -244,9 +340,9 @@ class RunExtractor:
         with FeaturesReader(self.folder.ledger_path) as reader:
             return reader.census()
 
-    def _open(self, order: Order) -> Backend:
+    def _open(self, order: Order, open_it: Callable[[], Opened]) -> Opened:
         began = time.monotonic()
-        backend = open_backend(order, self.report)
+        backend = open_it()
         facts = backend.facts
         self.report(
             "info",
@@ -266,23 +362,24 @@ class RunExtractor:
             manifest = replace(manifest, capture=old.capture)
         write_manifest(features, manifest)
         for shard in self.reader.shards():
-            file = features / shard.path
-            found = file.stat().st_size if file.exists() else None
+            found = self.storage.size(shard.path)
             if found != shard.bytes:
                 lost = self.writer.drop_shard(shard.path)
                 what = "is gone" if found is None else f"has {found} bytes instead of {shard.bytes}"
                 self.report("error", "shard_lost", f"{shard.path} {what}; its {lost} samples are computed again.")
         kept = self.reader.shards()
-        orphans = remove_orphans(features, (shard.path for shard in kept))
+        orphans = self.storage.remove_orphans(shard.path for shard in kept)
         if orphans:
             self.report("info", "orphans_removed", f"Removed {', '.join(orphans)}, left by an interrupted extractor.")
         write_shard_list(features, (ListedShard(s.path, s.samples, s.rows, s.bytes, s.xxh3) for s in kept))
         return manifest
 
-    def _next_number(self) -> int:
+    def next_number(self) -> int:
+        """Number of the next shard."""
         return 1 + max((shard_number(shard.path) or 0 for shard in self.reader.shards()), default=-1)
 
-    def _commit(self, shard: SealedShard) -> None:
+    def commit(self, shard: SealedShard) -> None:
+        """Record a sealed shard in the ledger and in the folder's list; from then on it counts."""
         if self._manifest is not None and self._backend is not None and self._manifest.capture != self._backend.choice:
             self._manifest = replace(self._manifest, capture=self._backend.choice)
             write_manifest(self.folder.features_dir, self._manifest)
@@ -328,7 +425,7 @@ class RunExtractor:
             self.writer.stop_beat("extractor")
 
     def _figures(self) -> dict[str, object]:
-        progress = self._gatherer.progress if self._gatherer else Progress()
+        progress = self.progress
         full = self._sealer is not None and self._sealer.waits_for_space
         return {
             "phase": "waiting for disk space" if full else self.phase,
@@ -339,7 +436,7 @@ class RunExtractor:
         }
 
 
-def describe_run(reader: LedgerReader, backend: Backend, stored: Stored) -> Manifest:
+def describe_run(reader: LedgerReader, backend: Described, stored: Stored, storage: Storage) -> Manifest:
     """Describe the features of a run."""
     run = reader.run()
     return describe(
@@ -348,6 +445,7 @@ def describe_run(reader: LedgerReader, backend: Backend, stored: Stored) -> Mani
         stored,
         versions=backend.versions,
         source=f"run {run.name}",
+        storage=storage.url,
         capture="undecided",
         served_model=run.model_id,
         served_quantizations={endpoint.tag: endpoint.quantization for endpoint in reader.endpoints()},

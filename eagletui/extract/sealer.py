@@ -13,6 +13,7 @@ from safetensors import SafetensorError
 from eagletui.core.errors import RunError
 from eagletui.extract.shards import OpenShard, SealedShard, seal
 from eagletui.extract.space import DiskSpace, size_text
+from eagletui.extract.storage import Storage, seal_into
 
 Report = Callable[[Literal["info", "warn", "error"], str, str], object]
 """Takes a level, a kind and a sentence."""
@@ -39,6 +40,7 @@ class Sealer:
         on_sealed: Callable[[SealedShard], None],
         report: Report,
         *,
+        storage: Storage | None = None,
         stopping: Callable[[], bool] = lambda: False,
         space_poll_s: float = _SPACE_POLL_S,
     ) -> None:
@@ -50,12 +52,14 @@ class Sealer:
             space: the disk below the folder.
             on_sealed: commits a shard; called from the thread, in order of number.
             report: tells what people should know; called from the thread.
+            storage: where shards go; None: into the folder.
             stopping: the process must end; a shard that a full disk keeps waiting is then given up.
             space_poll_s: how often a full disk is looked at again.
         """
         self._folder = folder
         self._number = first_number
         self._space = space
+        self._storage = storage
         self._on_sealed = on_sealed
         self._report = report
         self._stopping = stopping
@@ -140,7 +144,10 @@ class Sealer:
             free = self._space.free_bytes()
             if free >= needed:
                 try:
-                    sealed = seal(self._folder, self._number, shard)
+                    if self._storage is None:
+                        sealed = seal(self._folder, self._number, shard)
+                    else:
+                        sealed = seal_into(self._storage, self._number, shard)
                 except (OSError, SafetensorError):
                     if self._space.free_bytes() >= needed:
                         raise

@@ -152,18 +152,19 @@ class Record(NamedTuple):
     """[T, 4, H]"""
 
 
-def seal(folder: Path, number: int, shard: OpenShard) -> SealedShard:
+def seal(folder: Path, number: int, shard: OpenShard, attempt: str | None = None) -> SealedShard:
     """Write a shard under a temporary name, flush it, give it its final name and flush the folder.
 
     Args:
         folder: the features folder.
         number: the shard's number, unused so far.
         shard: at least one record.
+        attempt: hex that tells this attempt's file from those of others at the same shard; None: there are none.
 
     Raises:
         OSError, SafetensorError: the disk is full or broken; nothing is left under the final name.
     """
-    path = shard_path(number)
+    path = shard_path(number, attempt)
     final = folder / path
     temporary = final.with_name(final.name + ".tmp")
     final.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -15,7 +15,8 @@ from eagletui.extract.capture import Capture
 from eagletui.extract.checks import Check, Faults, Verdict, judge
 from eagletui.extract.manifest import ListedShard, Manifest, read_manifest, read_shard_list
 from eagletui.extract.replay import compare
-from eagletui.extract.shards import Record, ShardReader, hash_file, shard_files
+from eagletui.extract.shards import Record, ShardReader, hash_file
+from eagletui.extract.storage import open_storage
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_features import FeaturesReader, StoredFeature
 from eagletui.models.load import TargetModel, load_target
@@ -82,6 +83,7 @@ class _Reading:
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self.folder = folder
         self.manifest = manifest
+        self.storage = open_storage(folder, manifest.storage)
         self.ledger: FeaturesReader | None = None
         self.chosen: list[Record] = []
         self.seen: Counter[str] = Counter()
@@ -94,7 +96,15 @@ class _Reading:
 
     def read(self, shard: ListedShard, picked: set[int]) -> None:
         """Read one shard; keep the samples at the picked positions."""
-        reader = self._open(shard)
+        size = self.storage.size(shard.path)
+        if size is None:
+            self._files.add(f"{shard.path} is missing")
+            return
+        with self.storage.fetched(shard.path) as file:
+            self._read_file(shard, file, size, picked)
+
+    def _read_file(self, shard: ListedShard, file: Path, size: int, picked: set[int]) -> None:
+        reader = self._open(shard, file, size)
         if reader is None:
             return
         with reader:
@@ -110,7 +120,7 @@ class _Reading:
 
     def checks(self, listed: tuple[ListedShard, ...]) -> Iterator[Check]:
         """Yield the answers."""
-        for path in sorted(set(shard_files(self.folder)) - {shard.path for shard in listed}):
+        for path in sorted(self.storage.paths() - {shard.path for shard in listed}):
             self._files.add(f"{path} is not listed")
         for key, times in self.seen.items():
             if times > 1:
@@ -123,12 +133,7 @@ class _Reading:
             yield self._ledger.check()
             yield self._stale.check()
 
-    def _open(self, shard: ListedShard) -> ShardReader | None:
-        file = self.folder / shard.path
-        if not file.is_file():
-            self._files.add(f"{shard.path} is missing")
-            return None
-        size = file.stat().st_size
+    def _open(self, shard: ListedShard, file: Path, size: int) -> ShardReader | None:
         if size != shard.bytes:
             self._files.add(f"{shard.path} has {size} bytes instead of {shard.bytes}")
         elif hash_file(file) != shard.xxh3:

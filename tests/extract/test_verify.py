@@ -261,7 +261,7 @@ def test_the_command_extracts_what_waits_in_a_run(
         (("absent.jsonl", "--model", "m"), "absent.jsonl: no such file"),
         (("ids.jsonl",), "--model is missing"),
         (("ids.jsonl", "--model", "m", "--engine", "vllm"), "No model at m"),
-        (("ids.jsonl", "--model", "m", "--engine", "ray"), "this build has no Ray engine"),
+        (("ids.jsonl", "--model", "m", "--engine", "ray"), "--engine ray, --address and --storage go with a run"),
         (("ids.jsonl", "--model", "m", "--engine", "abacus"), "'abacus' is not one of"),
         (("ids.jsonl", "--model", "nowhere"), "No model at nowhere"),
     ],

@@ -1,0 +1,271 @@
+"""Workers on a Ray cluster: one actor a GPU, each with the model loaded, making whole shards.
+
+Only ids and a few figures travel through Ray; states go from the actor to the storage. The driver, which alone writes
+the ledger, hands out jobs and takes what comes back. An actor that fails is not asked again: after a lost node Ray
+says that it is unavailable, not that it is dead, so an old attempt may still be under way and publish later, under a
+name that no row will point to.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import ray
+from ray.exceptions import RayError, RayTaskError
+
+from eagletui.core.errors import EagleError, InputError, RunError
+from eagletui.core.features import FeatureLayers
+from eagletui.core.text import clean_line
+from eagletui.extract.computing import Backend
+from eagletui.extract.engines import Order, open_backend
+from eagletui.extract.sealer import Report
+from eagletui.extract.shard_job import ShardJob, ShardMade, make_shard
+from eagletui.extract.storage import open_storage
+from eagletui.models.facts import ModelFacts
+
+MOST_STARTS: Final = 6
+"""Workers that may be lost in a row while they start, before the run is given up."""
+
+_GROW_EVERY: Final = 10
+"""Rounds between two looks at how many workers the cluster could carry."""
+
+
+class Failure(NamedTuple):
+    """A job that did not become a shard."""
+
+    job: ShardJob
+    why: str
+    by_itself: bool
+    """The worker lived and said no; else the worker or its node was lost, which is no fault of the job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What every worker needs to know."""
+
+    order: Order
+    """Of the local engine: the same capture code."""
+    features: Path
+    """The features folder; workers write there where `storage` is None, so it has to be shared."""
+    storage: str | None
+    gpus: float
+    """Of a worker; 0 computes on CPUs."""
+    cpus: float
+
+
+class Ready(NamedTuple):
+    """A worker's first answer."""
+
+    where: str
+    facts: ModelFacts
+    layers: FeatureLayers
+
+
+class ShardMaker:
+    """What runs in an actor: the local engine with one model."""
+
+    def __init__(self, asked: Asked) -> None:
+        """Load the model."""
+        self._asked = asked
+        self._told: list[tuple[str, str, str]] = []
+        self._backend: Backend = open_backend(asked.order, lambda *said: self._told.append(said))
+        self._storage = open_storage(asked.features, asked.storage)
+
+    def ready(self) -> Ready:
+        """Say what was loaded, and where; answered once it is."""
+        where = f"{ray.util.get_node_ip_address()} on {self._backend.place}"
+        return Ready(where, self._backend.facts, self._backend.layers)
+
+    def make(self, job: ShardJob) -> ShardMade:
+        """Make one shard."""
+        return make_shard(self._backend, job, self._asked.order.stored(self._backend.facts), self._storage)
+
+
+@dataclass(slots=True)
+class _Worker:
+    """An actor, as the driver sees it."""
+
+    actor: Any
+    starting: Any
+    """Reference to its first answer; None once it came."""
+    job: ShardJob | None = None
+    result: Any = None
+    """Reference to the shard being made."""
+
+
+@dataclass(slots=True)
+class RayPool:
+    """Hands jobs to actors, replaces those that are lost, and grows when nodes join."""
+
+    asked: Asked
+    report: Report
+    ready: Ready | None = None
+    """Of the first worker."""
+    _workers: list[_Worker] = field(default_factory=list)
+    _round: int = 0
+    _failed_starts: int = 0
+
+    def start(self) -> Ready:
+        """Wait until the first worker has loaded the model.
+
+        Raises:
+            RunError: it could not, or workers are lost again and again.
+        """
+        while self.ready is None:
+            self._grow()
+            starting = {worker.starting: worker for worker in self._workers if worker.starting is not None}
+            done, _ = ray.wait([*starting], num_returns=1, timeout=1.0)
+            for reference in done:
+                self._started(starting[reference])
+        return self.ready
+
+    def work(
+        self, next_job: Callable[[], ShardJob | None], go_on: Callable[[], bool], poll_s: float = 0.5
+    ) -> Iterator[ShardMade | Failure | None]:
+        """Make shards until there are no jobs and none is under way.
+
+        Args:
+            next_job: asked whenever a worker is free; None: there is none now.
+            go_on: False hands out nothing more; what is under way is waited for.
+            poll_s: longest time between two yields.
+
+        Yields:
+            a shard, a failure, or None where nothing came for a while.
+
+        Raises:
+            RunError: no worker could be started.
+        """
+        exhausted = False
+        while True:
+            self._grow()
+            for worker in self._workers:
+                if not go_on() or worker.starting is not None or worker.job is not None:
+                    continue
+                job = next_job()
+                if job is None:
+                    exhausted = True
+                    break
+                exhausted = False
+                worker.job, worker.result = job, worker.actor.make.remote(job)
+            busy = {worker.result: worker for worker in self._workers if worker.job is not None}
+            if not busy and (exhausted or not go_on()):
+                return
+            starting = {worker.starting: worker for worker in self._workers if worker.starting is not None}
+            done, _ = ray.wait([*busy, *starting], num_returns=1, timeout=poll_s) if busy or starting else ([], [])
+            if not done:
+                yield None
+            for reference in done:
+                if reference in starting:
+                    self._started(starting[reference])
+                else:
+                    yield self._take(busy[reference])
+
+    def close(self) -> None:
+        """Let every worker go."""
+        for worker in self._workers:
+            self._drop(worker)
+        self._workers.clear()
+
+    def _grow(self) -> None:
+        self._round += 1
+        if self._workers and self._round % _GROW_EVERY:
+            return
+        for _ in range(self._slots() - len(self._workers)):
+            actor_class = ray.remote(num_gpus=self.asked.gpus, num_cpus=self.asked.cpus, max_restarts=0)(ShardMaker)
+            actor = actor_class.remote(self.asked)
+            self._workers.append(_Worker(actor, actor.ready.remote()))
+
+    def _slots(self) -> int:
+        """How many workers the cluster can carry now, at least one: it may have none yet and grow."""
+        there: Mapping[str, float] = ray.cluster_resources()
+        if self.asked.gpus:
+            return max(1, int(there.get("GPU", 0) / self.asked.gpus))
+        return max(1, int(there.get("CPU", 0) / self.asked.cpus))
+
+    def _started(self, worker: _Worker) -> None:
+        try:
+            ready: Ready = ray.get(worker.starting)
+        except RayTaskError as error:
+            self._retire(worker)
+            raise RunError(f"A worker could not load the model: {_short(error)}") from error
+        except RayError as error:
+            self._retire(worker)
+            self._failed_starts += 1
+            self.report("warn", "worker_lost", f"A worker was lost while it started: {_short(error)}")
+            if self._failed_starts >= MOST_STARTS:
+                raise RunError(
+                    f"{MOST_STARTS} workers in a row were lost while they started: {_short(error)}"
+                ) from error
+            return
+        worker.starting = None
+        self._failed_starts = 0
+        self.ready = self.ready or ready
+        self.report("info", "worker_started", f"A worker is ready at {clean_line(ready.where, 80)}.")
+
+    def _take(self, worker: _Worker) -> ShardMade | Failure:
+        job, reference = worker.job, worker.result
+        assert job is not None
+        worker.job = worker.result = None
+        try:
+            made: ShardMade = ray.get(reference)
+        except RayTaskError as error:
+            # Its own fault or the job's: a fresh one tells which.
+            self._retire(worker)
+            return Failure(job, _short(error), by_itself=True)
+        except RayError as error:
+            self._retire(worker)
+            self.report("warn", "worker_lost", f"A worker was lost with shard {job.number}: {_short(error)}")
+            return Failure(job, _short(error), by_itself=False)
+        return made
+
+    def _retire(self, worker: _Worker) -> None:
+        """Quarantine an actor: nothing more is asked of it, and the next look at the cluster starts another."""
+        self._drop(worker)
+        self._workers.remove(worker)
+        self._round = -1
+
+    def _drop(self, worker: _Worker) -> None:
+        with suppress(RayError):
+            ray.kill(worker.actor, no_restart=True)
+
+
+def connect(address: str | None) -> str:
+    """Join a cluster, and say where.
+
+    Args:
+        address: of the head, or `auto` for the one this machine belongs to; None starts one on this machine alone.
+
+    Raises:
+        InputError: there is none at that address.
+    """
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        context = ray.init(address=address, log_to_driver=False, include_dashboard=False, configure_logging=False)
+    except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+        raise InputError(
+            f"--address {clean_line(address or 'local', 80)}: no Ray cluster answers there ({_short(error)}). "
+            "Start one with: ray start --head"
+        ) from error
+    nodes = sum(node["Alive"] for node in ray.nodes())
+    return f"a Ray cluster of {nodes} {'node' if nodes == 1 else 'nodes'} at {context.address_info['gcs_address']}"
+
+
+def disconnect() -> None:
+    """Leave the cluster; actors of this driver end with it."""
+    ray.shutdown()
+
+
+def worker_share(device: str, gpus: float) -> tuple[float, float]:
+    """Return GPUs and CPUs of one worker: so many GPUs where the cluster has any, else a CPU."""
+    if device != "cpu" and ray.cluster_resources().get("GPU", 0):
+        return gpus, 1.0
+    return 0.0, 1.0
+
+
+def _short(error: BaseException) -> str:
+    cause = getattr(error, "cause", None)
+    told = str(cause if isinstance(cause, EagleError) else error).strip().splitlines()
+    return clean_line(told[-1] if told else type(error).__name__, 300)

@@ -1,0 +1,248 @@
+"""Where shards lie: the features folder, or below a URL of any file system that fsspec knows (s3, gs, file).
+
+An object store has no rename, so a shard is published under a key that no other attempt uses, and counts only once a
+ledger row names that key. What no row names is removed.
+"""
+
+import secrets
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import xxhash
+
+from eagletui.core.errors import InputError, RunError
+from eagletui.core.features import shard_number
+from eagletui.core.text import clean_line
+from eagletui.extract.shards import OpenShard, SealedShard, hash_file, remove_orphans, seal, shard_files
+
+_CHUNK_BYTES: Final = 16 * 1024 * 1024
+_PACKAGES: Final = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs"}
+"""What a protocol needs beside fsspec."""
+
+
+class Storage(Protocol):
+    """Holds the shards of one features folder; paths are relative to it, such as `shards/000007-1f.safetensors`."""
+
+    @property
+    def url(self) -> str | None:
+        """As the manifest states it; None for the features folder itself."""
+
+    @property
+    def seals_into(self) -> Path | None:
+        """The folder in which a sealed shard is published already; None where it has to be sent."""
+
+    def publish(self, file: Path, path: str) -> None:
+        """Send a sealed shard to its place; it is there whole or not at all.
+
+        Raises:
+            RunError: the storage refused it.
+        """
+
+    def size(self, path: str) -> int | None:
+        """Bytes of a shard; None if it is not there."""
+
+    def digest(self, path: str) -> str:
+        """Read a shard back and return its xxh3_128, hex."""
+
+    def paths(self) -> set[str]:
+        """Every shard that is there, listed anywhere or not."""
+
+    def remove_orphans(self, known: Iterable[str]) -> tuple[str, ...]:
+        """Remove what no ledger row names, and return its paths."""
+
+    @contextmanager
+    def fetched(self, path: str) -> Iterator[Path]:
+        """Give a shard as a file on a local disk for the time of the block."""
+
+
+def open_storage(features: Path, url: str | None) -> Storage:
+    """Open the storage of a features folder.
+
+    Args:
+        features: the folder with the manifest.
+        url: from the manifest or the config; None for the folder itself.
+
+    Raises:
+        InputError: the URL names a protocol that is unknown or not installed.
+        RunError: the place cannot be reached.
+    """
+    return FolderStorage(features) if url is None else UrlStorage(url)
+
+
+def seal_into(storage: Storage, number: int, shard: OpenShard, attempt: str | None = None) -> SealedShard:
+    """Seal a shard where it belongs; it is there whole or not at all.
+
+    Args:
+        storage: takes it.
+        number: of the shard.
+        shard: at least one record.
+        attempt: hex that no other attempt at this shard has; None: in a folder there are no others.
+
+    Raises:
+        OSError, SafetensorError: the local disk is full or broken.
+        RunError: the storage refused it.
+    """
+    if storage.seals_into is not None:
+        return seal(storage.seals_into, number, shard, attempt)
+    with tempfile.TemporaryDirectory(prefix="eagletui-seal-") as folder:
+        sealed = seal(Path(folder), number, shard, attempt or secrets.token_hex(6))
+        storage.publish(Path(folder) / sealed.path, sealed.path)
+        return sealed
+
+
+class FolderStorage:
+    """Shards below the features folder."""
+
+    url = None
+
+    def __init__(self, features: Path) -> None:
+        """Take the folder."""
+        self._features = features
+        self.seals_into: Path | None = features
+
+    def publish(self, file: Path, path: str) -> None:
+        """Do nothing: a shard is sealed in its place."""
+
+    def size(self, path: str) -> int | None:
+        """Bytes of the file."""
+        file = self._features / path
+        return file.stat().st_size if file.is_file() else None
+
+    def digest(self, path: str) -> str:
+        """Hash the file."""
+        return hash_file(self._features / path)
+
+    def paths(self) -> set[str]:
+        """List the files."""
+        return set(shard_files(self._features))
+
+    def remove_orphans(self, known: Iterable[str]) -> tuple[str, ...]:
+        """Remove files, temporary ones too."""
+        return remove_orphans(self._features, known)
+
+    @contextmanager
+    def fetched(self, path: str) -> Iterator[Path]:
+        """Give the file itself."""
+        yield self._features / path
+
+
+class UrlStorage:
+    """Shards below a URL."""
+
+    seals_into = None
+
+    def __init__(self, url: str) -> None:
+        """Open the file system and see that the place can be reached."""
+        self.url: str | None = url.rstrip("/")
+        shown = clean_line(url, 120)
+        try:
+            import fsspec
+
+            self._fs, root = fsspec.core.url_to_fs(self.url)
+        except ImportError as error:
+            package = _PACKAGES.get(url.partition(":")[0], "the package that fsspec names")
+            raise InputError(f"storage {shown}: needs {package} (pip install {package}): {error}") from error
+        except ValueError as error:
+            raise InputError(
+                f"storage {shown}: found no file system for it, expected s3://, gs:// or file://"
+            ) from error
+        self._root = str(root).rstrip("/")
+        self._is_local = "file" in _protocols(self._fs)
+        self._refusals = _refusals(url)
+        with self._mapped("reached"):
+            # Of an object store only the bucket exists before the first object.
+            top = self._root if self._is_local else self._root.partition("/")[0]
+            if self._is_local:
+                self._fs.makedirs(f"{self._root}/shards", exist_ok=True)
+            if not self._fs.exists(top):
+                raise FileNotFoundError(top)
+
+    def publish(self, file: Path, path: str) -> None:
+        """Send the file. A local file system gets it under a temporary name first, an object store as one object."""
+        key = self._key(path)
+        with self._mapped(f"written ({path})"):
+            if self._is_local:
+                self._fs.put_file(str(file), f"{key}.tmp")
+                self._fs.mv(f"{key}.tmp", key)
+            else:
+                self._fs.put_file(str(file), key)
+
+    def size(self, path: str) -> int | None:
+        """Ask for the object's size."""
+        with self._mapped(f"read ({path})"):
+            try:
+                self._fs.invalidate_cache()
+                return int(self._fs.info(self._key(path))["size"])
+            except FileNotFoundError:
+                return None
+
+    def digest(self, path: str) -> str:
+        """Read the object through."""
+        digest = xxhash.xxh3_128()
+        with self._mapped(f"read ({path})"), self._fs.open(self._key(path), "rb") as stream:
+            while chunk := stream.read(_CHUNK_BYTES):
+                digest.update(chunk)
+        return digest.hexdigest()
+
+    def paths(self) -> set[str]:
+        """List the objects that are shards by their names."""
+        return {path for path in self._everything() if shard_number(path) is not None}
+
+    def remove_orphans(self, known: Iterable[str]) -> tuple[str, ...]:
+        """Remove objects, and temporary files of a local file system."""
+        keep = set(known)
+        orphans = sorted(
+            path
+            for path in self._everything()
+            if path not in keep and shard_number(path.removesuffix(".tmp")) is not None
+        )
+        with self._mapped("tidied"):
+            for path in orphans:
+                self._fs.rm_file(self._key(path))
+        return tuple(orphans)
+
+    @contextmanager
+    def fetched(self, path: str) -> Iterator[Path]:
+        """Copy the object into a temporary folder."""
+        with tempfile.TemporaryDirectory(prefix="eagletui-shard-") as folder:
+            file = Path(folder) / Path(path).name
+            with self._mapped(f"read ({path})"):
+                self._fs.get_file(self._key(path), str(file))
+            yield file
+
+    def _key(self, path: str) -> str:
+        return f"{self._root}/{path}"
+
+    def _everything(self) -> list[str]:
+        with self._mapped("listed"):
+            try:
+                self._fs.invalidate_cache()
+                found = self._fs.ls(f"{self._root}/shards", detail=False)
+            except FileNotFoundError:
+                return []
+        return [f"shards/{str(name).rstrip('/').rpartition('/')[2]}" for name in found]
+
+    @contextmanager
+    def _mapped(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise RunError(f"{self.url} cannot be {what}: it is not there ({clean_line(str(error), 200)}).") from error
+        except self._refusals as error:
+            raise RunError(f"{self.url} cannot be {what}: {clean_line(str(error), 300)}.") from error
+
+
+def _protocols(fs: Any) -> tuple[str, ...]:
+    return (fs.protocol,) if isinstance(fs.protocol, str) else tuple(fs.protocol)
+
+
+def _refusals(url: str) -> tuple[type[Exception], ...]:
+    """The errors by which a file system says no; s3fs lets some of its client library's through."""
+    if url.startswith(("s3:", "s3a:")):
+        errors = import_module("botocore.exceptions")
+        return (OSError, errors.BotoCoreError, errors.ClientError)
+    return (OSError,)
