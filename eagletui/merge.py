@@ -7,11 +7,11 @@ were. Labels and findings depend on all samples of an endpoint: rebuild the join
 import os
 import shutil
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from eagletui.config import RunConfig, changed_fields, load_config, to_json, to_toml
 from eagletui.core.errors import InputError, RunError
@@ -24,6 +24,9 @@ from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import RunRow, ShardRow
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.runs import RunFolder, mark_merged, publish, refuse_merged, runs_root, staged, write_config_file
+
+if TYPE_CHECKING:
+    from eagletui.extract.storage import Storage
 
 _SAME_IN_RUNS: Final = ("model.id", "model.format", "model.template_kwargs", "sampling.", "provider.kind")
 """Fields of the config that runs must share to be joined; files are compared by their hashes, not their paths."""
@@ -249,6 +252,7 @@ def _join_features(joined: Sequence[_Joined], sources: Sequence[Source], stage: 
     if not any(one.shards for one in joined):
         return
     from eagletui.extract.manifest import ListedShard, read_manifest, require_same, write_manifest, write_shard_list
+    from eagletui.extract.storage import open_storage
 
     manifest = None
     listed: list[ListedShard] = []
@@ -256,35 +260,39 @@ def _join_features(joined: Sequence[_Joined], sources: Sequence[Source], stage: 
     for one, source in zip(joined, sources, strict=True):
         if not one.shards:
             continue
-        theirs = replace(read_manifest(one.folder.features_dir), source=f"run {out}")
+        theirs = read_manifest(one.folder.features_dir)
+        storage = open_storage(one.folder.features_dir, theirs.storage)
+        theirs = replace(theirs, source=f"run {out}", storage=None)
         if manifest is None:
             manifest = theirs
         require_same(one.folder.features_dir, manifest, theirs)
         for shard in one.shards:
             path = source.shard_paths[shard.path]
-            _bring(one.folder.features_dir / shard.path, stage.features_dir / path, shard)
+            _bring(storage, stage.features_dir / path, shard)
             listed.append(ListedShard(path, shard.samples, shard.rows, shard.bytes, shard.xxh3))
     if manifest is not None:
         write_manifest(stage.features_dir, manifest)
         write_shard_list(stage.features_dir, listed)
 
 
-def _bring(old: Path, new: Path, shard: ShardRow) -> None:
+def _bring(storage: "Storage", new: Path, shard: ShardRow) -> None:
     """Link or copy one shard, and see that it is what its ledger says.
 
     Raises:
         RunError: it is missing, or has another size or, where it had to be copied, another hash.
     """
-    try:
-        if old.stat().st_size != shard.bytes:
-            raise RunError(f"{old}: found {old.stat().st_size:,} bytes, expected {shard.bytes:,}. Nothing was merged.")
-        try:
-            os.link(old, new)
-        except OSError:
-            from eagletui.extract.shards import hash_file
+    size = storage.size(shard.path)
+    if size is None:
+        raise RunError(f"{shard.path}: is not there, and the ledger counts on it. Nothing was merged.")
+    if size != shard.bytes:
+        raise RunError(f"{shard.path}: found {size:,} bytes, expected {shard.bytes:,}. Nothing was merged.")
+    with storage.fetched(shard.path) as old:
+        if storage.url is None:
+            with suppress(OSError):  # another disk: copy
+                os.link(old, new)
+                return
+        from eagletui.extract.shards import hash_file
 
-            shutil.copyfile(old, new)
-            if (found := hash_file(new)) != shard.xxh3:
-                raise RunError(f"{old}: found xxh3 {found}, expected {shard.xxh3}. Nothing was merged.") from None
-    except FileNotFoundError as error:
-        raise RunError(f"{old}: is not there, and the ledger counts on it. Nothing was merged.") from error
+        shutil.copyfile(old, new)
+    if (found := hash_file(new)) != shard.xxh3:
+        raise RunError(f"{shard.path}: found xxh3 {found}, expected {shard.xxh3}. Nothing was merged.")

@@ -20,7 +20,7 @@ from tests.tiny_models import Kind, random_samples
 
 @pytest.fixture
 def extracted(tmp_path: Path, tiny_models: dict[Kind, Path], monkeypatch: pytest.MonkeyPatch) -> list[RunFolder]:
-    """Two runs of two samples each, with features."""
+    """Two runs of two samples each, with features: one beside its ledger, one below a URL."""
     monkeypatch.setenv("EAGLETUI_RUNS", str(tmp_path))
     folders = []
     for number in range(2):
@@ -29,9 +29,10 @@ def extracted(tmp_path: Path, tiny_models: dict[Kind, Path], monkeypatch: pytest
         folder.vocabulary_path.write_bytes(b"")
         answer_samples(folder, [((1, 2), ids) for ids in random_samples((5, 7), seed=number)], first=2 * number)
         finish_run(folder)
+        storage = f"file://{tmp_path}/far" if number else None
         with LedgerReader(folder.ledger_path) as reader, ExtractorWriter(folder.ledger_path) as writer:
             folder.config_path.write_text(to_toml(config_from_json(reader.run().config_json)))
-            RunExtractor(folder, reader, writer, Choices(follow=False), threading.Event()).run()
+            RunExtractor(folder, reader, writer, Choices(follow=False, storage=storage), threading.Event()).run()
         folders.append(folder)
     return folders
 
@@ -39,6 +40,7 @@ def extracted(tmp_path: Path, tiny_models: dict[Kind, Path], monkeypatch: pytest
 def test_features_come_along_belong_to_the_joined_run_and_verify(
     extracted: list[RunFolder], tiny_models: dict[Kind, Path]
 ) -> None:
+    assert verify(extracted[1].features_dir, tiny_models["llama"]).ok
     made = merge_runs(extracted, "joined")
     listed = read_shard_list(made.folder.features_dir)
     assert [shard.path for shard in listed] == ["shards/000000.safetensors", "shards/000001.safetensors"]
@@ -50,7 +52,7 @@ def test_features_come_along_belong_to_the_joined_run_and_verify(
 
 
 def test_a_missing_or_cut_shard_is_named_and_nothing_is_merged(extracted: list[RunFolder]) -> None:
-    shard = extracted[1].features_dir / "shards" / "000000.safetensors"
+    (shard,) = (extracted[0].path.parent / "far" / "shards").iterdir()
     whole = shard.read_bytes()
     shard.write_bytes(whole[:-1])
     with pytest.raises(RunError, match=f"found {len(whole) - 1:,} bytes, expected {len(whole):,}"):

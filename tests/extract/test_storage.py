@@ -1,0 +1,87 @@
+"""Shards below a URL, and jobs that make them."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eagletui.core.errors import InputError, RunError
+from eagletui.core.features import shard_number, shard_path
+from eagletui.extract.shard_job import plan_jobs
+from eagletui.extract.shards import IdsSample, OpenShard, hash_file
+from eagletui.extract.storage import FolderStorage, Storage, UrlStorage, open_storage, seal_into
+
+
+def _shard(seed: int) -> OpenShard:
+    torch.manual_seed(seed)
+    shard = OpenShard(8, "float32", "float32", 16)
+    shard.add(IdsSample(f"s{seed}", (1, 2, 3), (0, 1, 1)), torch.randn(3, 4, 8))
+    return shard
+
+
+@pytest.fixture(params=["folder", "url"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    url = None if request.param == "folder" else f"file://{tmp_path}/far"
+    return open_storage(tmp_path / "features", url)
+
+
+def test_what_was_sealed_is_listed_sized_hashed_and_fetched(storage: Storage, tmp_path: Path) -> None:
+    sealed = seal_into(storage, 7, _shard(1), "0a1b")
+    assert sealed.path == "shards/000007-0a1b.safetensors"
+    assert storage.paths() == {sealed.path}
+    assert (storage.size(sealed.path), storage.digest(sealed.path)) == (sealed.bytes, sealed.xxh3)
+    with storage.fetched(sealed.path) as file:
+        assert hash_file(file) == sealed.xxh3
+    assert storage.size("shards/000008.safetensors") is None
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_two_attempts_at_a_shard_lie_side_by_side_until_the_loser_is_removed(storage: Storage) -> None:
+    loser, winner = (seal_into(storage, 7, _shard(seed), attempt) for seed, attempt in ((1, "aa"), (2, "bb")))
+    assert storage.remove_orphans([winner.path]) == (loser.path,)
+    assert storage.paths() == {winner.path}
+    assert storage.digest(winner.path) == winner.xxh3
+
+
+def test_what_is_no_shard_is_left_alone(tmp_path: Path) -> None:
+    storage = open_storage(tmp_path / "features", f"file://{tmp_path}/far")
+    (tmp_path / "far" / "shards" / "notes.txt").write_text("mine")
+    (tmp_path / "far" / "shards" / "000001.safetensors.tmp").write_text("half")
+    assert storage.remove_orphans([]) == ("shards/000001.safetensors.tmp",)
+    assert (tmp_path / "far" / "shards" / "notes.txt").exists()
+
+
+def test_a_url_without_a_file_system_or_a_place_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="expected s3://, gs:// or file://"):
+        UrlStorage("nowhere://x/y")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match=r"file://.*/file/x cannot be reached"):
+        UrlStorage(f"file://{tmp_path}/file/x")
+
+
+def test_a_storage_that_is_gone_is_named(tmp_path: Path) -> None:
+    storage = UrlStorage(f"file://{tmp_path}/far")
+    with pytest.raises(RunError, match=r"cannot be read \(shards/000001"), storage.fetched("shards/000001.safetensors"):
+        pass
+
+
+def test_the_folder_of_a_manifest_without_storage_is_itself(tmp_path: Path) -> None:
+    assert isinstance(open_storage(tmp_path, None), FolderStorage)
+
+
+@given(number=st.integers(0, 10**7), attempt=st.none() | st.binary(min_size=1, max_size=8).map(bytes.hex))
+def test_a_shards_number_is_read_back_from_its_name(number: int, attempt: str | None) -> None:
+    assert shard_number(shard_path(number, attempt)) == number
+
+
+@given(lengths=st.lists(st.integers(1, 30), max_size=40), capacity=st.integers(1, 60), first=st.integers(0, 9))
+def test_jobs_take_every_sample_once_in_order_and_none_is_over_capacity_but_a_lone_long_sample(
+    lengths: list[int], capacity: int, first: int
+) -> None:
+    samples = [IdsSample(str(index), (1,) * length, (1,) * length) for index, length in enumerate(lengths)]
+    jobs = plan_jobs(samples, first, capacity)
+    assert [sample for job in jobs for sample in job.samples] == samples
+    assert [job.number for job in jobs] == list(range(first, first + len(jobs)))
+    assert all(job.rows <= capacity or len(job.samples) == 1 for job in jobs)
