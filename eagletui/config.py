@@ -98,6 +98,8 @@ class PromptsSection(_Section):
     """Answers per prompt."""
     limit: int | None = Field(default=None, ge=1)
     """At most this many samples."""
+    pick: Literal["first", "spread"] = "first"
+    """Which prompts `limit` takes: the first ones, or some from everywhere in the files, as probes do."""
 
 
 class ModelSection(_Section):

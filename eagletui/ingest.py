@@ -4,7 +4,7 @@ Files are streamed twice and no prompt is kept, so memory stays flat whatever th
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby, islice
 from pathlib import Path
@@ -49,6 +49,8 @@ class Census:
 
     prompts: int = 0
     """Conversations, of the whole run."""
+    unique: int = 0
+    """Conversations before the limit."""
     samples: int = 0
     """Answers to buy, of the whole run."""
     by_part: Counter[int] = field(default_factory=Counter)
@@ -140,6 +142,7 @@ def ingest(section: PromptsSection, writer: IngestWriter, part: RunPart | None =
 
 def _walk(section: PromptsSection, counted: Census, part: RunPart | None) -> Iterator[Chosen | Problem]:
     """Read every file, yield what to add and what is wrong, and count along."""
+    takes = _picker(section)
     seen = SeenKeys()
     for index, path in enumerate(section.path):
         if path in section.path[:index]:
@@ -156,7 +159,7 @@ def _walk(section: PromptsSection, counted: Census, part: RunPart | None) -> Ite
                 yield Problem(str(path), record.line, "id", known, "an id of its own")
             elif earlier is not None:
                 counted.repeated += 1
-            elif (chosen := _choose(path, record, section, counted)) is not None:
+            elif takes(counted) and (chosen := _choose(path, record, section, counted)) is not None:
                 place = counted.prompts
                 counted.prompts += 1
                 counted.samples += chosen.samples
@@ -170,6 +173,21 @@ def _walk(section: PromptsSection, counted: Census, part: RunPart | None) -> Ite
                 yield chosen
         if file.sha256 is not None:
             counted.sha256[path] = file.sha256
+
+
+def _picker(section: PromptsSection) -> Callable[[Census], bool]:
+    """Return what counts a conversation and tells whether the limit reaches it."""
+    wanted = total = 1
+    if section.pick == "spread" and section.limit is not None:
+        everything = section.model_copy(update={"limit": None, "pick": "first"})
+        total = max(1, sum(1 for item in _walk(everything, Census(), None) if isinstance(item, Chosen)))
+        wanted = min(total, -(-section.limit // section.answers))
+
+    def takes(counted: Census) -> bool:
+        before, counted.unique = counted.unique, counted.unique + 1
+        return counted.unique * wanted // total > before * wanted // total
+
+    return takes
 
 
 def _choose(path: Path, record: PromptRecord, section: PromptsSection, before: Census) -> Chosen | None:

@@ -1,18 +1,23 @@
 """What a run will need, before the first dollar: samples, tokens, money and disk, and whether it can start at all."""
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Final
 
 from eagletui.config import RunConfig
 from eagletui.core.chat import until_turn
 from eagletui.core.features import Stored, folder_bytes
-from eagletui.core.money import format_usd, hold_bound, prompt_bound, usd_to_pico
+from eagletui.core.forecast import Share
+from eagletui.core.money import PICO, Price, format_usd, hold_bound, prompt_bound, usd_to_pico
 from eagletui.core.quantization import differing
+from eagletui.engine.market import Market
+from eagletui.engine.pace import START_LIMIT
 from eagletui.ingest import Census, chosen_prompts, take_census
 from eagletui.models.identity import stored_hidden_size, stored_quantization, weight_files
+from eagletui.outlook import Outlook, Rates, learn, look_ahead
 from eagletui.providers.base import Endpoint
 from eagletui.run_ids import template_kwargs
 from eagletui.tokens.formats import load_format
@@ -33,6 +38,8 @@ class DatasetPlan:
     """Counted with the run's own tokenizer and chat template."""
     output_tokens_worst: int = 0
     """If every answer were cut by `max_tokens`."""
+    max_tokens: int = 0
+    """Of one answer, at most."""
 
 
 @dataclass(slots=True)
@@ -43,6 +50,10 @@ class Plan:
     endpoints: tuple[Endpoint, ...]
     census: Census
     by_dataset: dict[str, DatasetPlan] = field(default_factory=dict)
+    held_pico: float = 0.0
+    """Sum of the bounds at the endpoints as they will be used: what a mean request reserves, times the samples."""
+    outlook: Outlook | None = None
+    """The likely course; None without endpoints."""
     worst_case_pico: int = 0
     """Every answer at its bound, at the dearest endpoint."""
     largest_hold_pico: int = 0
@@ -110,7 +121,8 @@ def make_plan(
         max_in_flight=config.pace.max_in_flight,
         free_bytes=_free_bytes(runs_folder),
     )
-    _count(plan, config, tokenizer, step)
+    _count(plan, config, tokenizer, _weights(config, endpoints), step)
+    renew_outlook(plan, config, runs_folder)
     plan.ledger_bytes = plan.census.samples * LEDGER_SAMPLE_BYTES + plan.output_tokens_worst * LEDGER_TOKEN_BYTES
     # `auto` is decided when the model loads: the wider type bounds from above, the shorter one from below.
     plan.features_bytes = _features_bytes(config, plan.prompt_tokens + plan.output_tokens_worst, auto="float32")
@@ -120,20 +132,61 @@ def make_plan(
     return plan
 
 
-def _count(plan: Plan, config: RunConfig, tokenizer: Tokenizer, step: Callable[[int], None]) -> None:
+def renew_outlook(plan: Plan, config: RunConfig, runs_folder: Path) -> None:
+    """Work the likely course out again, from what the runs there have taught by now."""
+    if plan.endpoints:
+        plan.outlook = _outlook(plan, config, _weights(config, plan.endpoints), runs_folder)
+
+
+def _weights(config: RunConfig, endpoints: Sequence[Endpoint]) -> dict[str, float]:
+    """Return the share of the samples that each endpoint will get."""
+    market = Market(config.pace.stream, config.pace.spread)
+    market.take(list(endpoints))
+    weights = market.weights()
+    total = sum(weights.values())
+    return {tag: weight / total for tag, weight in weights.items()}
+
+
+def _outlook(plan: Plan, config: RunConfig, weights: Mapping[str, float], runs_folder: Path) -> Outlook:
+    def mean_pico(rate: Callable[[Price], Decimal]) -> float:
+        return float(sum(Decimal(weights[e.tag]) * rate(e.price) for e in plan.endpoints)) * PICO
+
+    return look_ahead(
+        {name: Share(share.samples, share.max_tokens) for name, share in plan.by_dataset.items()},
+        plan.prompt_tokens,
+        Rates(
+            mean_pico(lambda price: price.prompt_usd_per_token),
+            mean_pico(lambda price: price.completion_usd_per_token),
+            mean_pico(lambda price: price.request_usd),
+        ),
+        learn(config, runs_folder),
+        in_flight=plan.max_in_flight,
+        start=int(START_LIMIT) * len(plan.endpoints),
+        mean_hold_pico=plan.held_pico / max(1, plan.census.samples),
+        cap_pico=plan.cap_pico,
+        stop_at_pico=plan.stop_at_pico,
+    )
+
+
+def _count(
+    plan: Plan, config: RunConfig, tokenizer: Tokenizer, weights: Mapping[str, float], step: Callable[[int], None]
+) -> None:
     fmt = load_format(config.model.format)
     counted = 0
     for chosen in chosen_prompts(config.prompts):
         share = plan.by_dataset.setdefault(chosen.record.dataset, DatasetPlan())
         sampling = config.sampling_for(chosen.record.dataset)
         kwargs, max_tokens = template_kwargs(config, fmt, sampling.reasoning), sampling.max_tokens
-        for turn in chosen.turns:
+        for earlier, turn in enumerate(chosen.turns):
             prompt = until_turn(chosen.record.prompt, turn)
             tokens = len(render_prompt(prompt, tokenizer, fmt, kwargs).ids)
-            hold = max(
-                (hold_bound(prompt_bound(tokens), max_tokens, endpoint.price) for endpoint in plan.endpoints), default=0
-            )
+            # Earlier turns will be the model's own, each of up to max_tokens.
+            most = prompt_bound(tokens + earlier * max_tokens)
+            holds = {e.tag: hold_bound(most, max_tokens, e.price) for e in plan.endpoints}
+            hold = max(holds.values(), default=0)
             share.samples += chosen.answers
+            share.max_tokens = max_tokens
+            plan.held_pico += chosen.answers * sum(weights[tag] * pico for tag, pico in holds.items())
             share.prompt_tokens += chosen.answers * tokens
             share.output_tokens_worst += chosen.answers * max_tokens
             plan.worst_case_pico += chosen.answers * hold

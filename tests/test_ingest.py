@@ -80,6 +80,15 @@ def test_the_first_turn_is_asked_alone_and_later_ones_wait_for_its_answer(tmp_pa
     assert asked == [["u1"]]
 
 
+def test_a_spread_limit_takes_prompts_from_everywhere_in_the_files(tmp_path: Path, ledger: Path) -> None:
+    first = _file(tmp_path, "a.jsonl", *({"id": f"a{n}", "prompt": "x"} for n in range(6)))
+    second = _file(tmp_path, "b.jsonl", *({"id": f"b{n}", "prompt": "x"} for n in range(4)))
+    with IngestWriter(ledger) as writer:
+        counted = ingest(_section(first, second, limit=5, pick="spread"), writer)
+    assert _keys(ledger) == ["a1", "a3", "a5", "b1", "b3"]
+    assert (counted.prompts, counted.samples) == (5, 5)
+
+
 def test_one_bad_line_anywhere_means_nothing_is_ingested(tmp_path: Path, ledger: Path) -> None:
     good = _file(tmp_path, "good.jsonl", *({"id": f"g{n}", "prompt": "a"} for n in range(3)))
     bad = _file(tmp_path, "bad.jsonl", {"prompt": "b"}, "{broken")

@@ -39,7 +39,14 @@ def test_samples_tokens_and_money_are_what_one_counts_by_hand(eagletui: Command,
     plan = eagletui("plan", str(make_config()), "--json").json
     tokens = _prompt_tokens()
     assert (plan["ok"], plan["samples"], plan["refusals"]) == (True, 4, [])
-    assert plan["by_dataset"] == {"prompts": {"samples": 4, "prompt_tokens": 4 * tokens, "output_tokens_worst": 4 * 96}}
+    assert plan["by_dataset"] == {
+        "prompts": {
+            "samples": 4,
+            "prompt_tokens": 4 * tokens,
+            "output_tokens_worst": 4 * 96,
+            "output_tokens_likely": 4 * 96,
+        }
+    }
     # The dearest endpoint asks 0.75 and 3.0125 USD per million; the prompt bound is 5 % and 64 tokens above the count.
     upper = -(-tokens * 1050 // 1000) + 64
     hold_pico = upper * 750_000 + 96 * 3_012_500

@@ -43,10 +43,16 @@ def test_a_probe_buys_at_most_n_answers_spread_over_all_endpoints_and_tells_what
     stream = by_tag["embedded/stream"]
     cost = sum(Decimal(str(row["cost_pico"])) for row in billed if row["provider"] == "embedded/stream")
     assert Decimal(stream["usd_per_million_usable"]) == int(cost * 1_000_000 / stream["usable_tokens"]) / Decimal(PICO)
-    assert stream["drift"] == {"tokens": 0, "percent": 0.0}
+    assert by_tag["embedded/logprobs"]["drift"] == {"tokens": 0, "percent": 0.0}
+    assert stream["tokens_per_s"] > 0
+    assert (stream["prompt_arrived"], stream["tool_arguments"]) == (True, "-")
+    assert stream["whitespace"].startswith("kept, from ")
     assert stream["prompt_tokens"]["counted"] == stream["prompt_tokens"]["billed"] > 0
     assert stream["profile"]["profile"] == "kept"
     assert "auto needs 20" in stream["profile"]["reason"]
+    assert ended.json["learned_from"] == ["small-probe"]
+    likely = {name: Decimal(usd) for name, usd in ended.json["likely_usd"].items()}
+    assert likely["low"] < likely["likely"] < likely["high"] <= Decimal(ended.json["spend_usd"]["worst_case"])
     with LedgerReader(folder.ledger_path) as reader:
         assert reader.run().state == "done"
         assert reader.books().settled_pico == sum(int(str(row["cost_pico"])) for row in billed)
@@ -123,4 +129,4 @@ def test_a_probe_asks_for_short_answers_and_leaves_out_what_only_a_run_needs(
     assert small.sampling_for("short").max_tokens == 64
     assert (small.prompts.limit, small.pace.max_attempts, small.pace.max_in_flight) == (7, 1, 7)
     assert (small.extract.when, small.check.on_breach, small.run.name) == ("off", "warn", "small-probe")
-    assert small.spend == config.spend
+    assert (small.prompts.pick, small.spend) == ("spread", config.spend)

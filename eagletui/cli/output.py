@@ -71,3 +71,14 @@ def bytes_text(number: int) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1024
     return f"{size:.1f} TiB"
+
+
+def duration_text(seconds: float) -> str:
+    """Show a duration in its two largest units: `45 s`, `3 min 20 s`, `5 h 10 min`, `2 d 3 h`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{max(whole, 1)} s"
+    for size, unit, below, smaller in ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= size:
+            return f"{whole // size} {unit} {whole % size // below} {smaller}"
+    raise AssertionError("every duration of a minute or more has a unit")

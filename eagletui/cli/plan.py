@@ -8,7 +8,7 @@ import typer
 
 from eagletui.cli.create import check_config, read_config
 from eagletui.cli.key_check import look_at_key
-from eagletui.cli.output import bytes_text, counted, print_json, print_pairs, print_table
+from eagletui.cli.output import bytes_text, counted, duration_text, print_json, print_pairs, print_table
 from eagletui.cli.run import with_options
 from eagletui.config import RunConfig
 from eagletui.core.errors import ConfigError, EagleError
@@ -17,12 +17,14 @@ from eagletui.core.money import PICO, Price, format_usd, limit_text, pico_to_usd
 from eagletui.runs import RunFolder, runs_root
 
 if TYPE_CHECKING:
+    from eagletui.core.forecast import Range
     from eagletui.plan import Plan
     from eagletui.providers.base import Endpoint
 
 FOUND = 1
 """A probe's answers show a fault."""
 REFUSED = 2
+ASSUMED = "assumed, not learned: --probe 50 makes it a forecast"
 MOST_REQUESTS = 1_000
 """Of a probe; more is a run."""
 
@@ -63,15 +65,19 @@ def plan(
 def _probe(config: RunConfig, requests: int, made: "Plan", *, json_: bool) -> int:
     from eagletui.cli.probe import print_probe, probe_object
     from eagletui.cli.probe import probe as run_probe
+    from eagletui.plan import renew_outlook
 
     if not json_:
         _print(made)
         print()
     probed = run_probe(config, requests)
+    renew_outlook(made, config, runs_root())
     if json_:
         print_json({**plan_object(made), "probe": probe_object(probed)})
     else:
-        print_probe(probed)
+        print_probe(probed, {endpoint.tag: endpoint.quantization for endpoint in made.endpoints})
+        print()
+        print_pairs(_likely(made))
     return probed.code or (FOUND if probed.rebuilt.findings else 0)
 
 
@@ -88,6 +94,7 @@ def plan_object(plan: "Plan") -> dict[str, Any]:
                 "samples": share.samples,
                 "prompt_tokens": share.prompt_tokens,
                 "output_tokens_worst": share.output_tokens_worst,
+                "output_tokens_likely": _likely_tokens(plan, name),
             }
             for name, share in plan.by_dataset.items()
         },
@@ -112,8 +119,40 @@ def plan_object(plan: "Plan") -> dict[str, Any]:
             "cap": pico_to_usd_string(plan.cap_pico),
             "full_pace_cap": pico_to_usd_string(plan.full_pace_cap_pico),
         },
+        "output_tokens": _range(None if plan.outlook is None else plan.outlook.forecast.tokens),
+        "likely_usd": _dollars(plan),
+        "finish": _finish_object(plan),
+        "learned_from": [] if plan.outlook is None else list(plan.outlook.learned_from),
         "in_flight": {"max": plan.max_in_flight, "near_stop_at": plan.in_flight_near_stop_at},
         "disk_bytes": {"ledger": plan.ledger_bytes, "features": plan.features_bytes, "free": plan.free_bytes},
+    }
+
+
+def _range(found: "Range | None") -> dict[str, int] | None:
+    return None if found is None else {name: round(value) for name, value in found._asdict().items()}
+
+
+def _dollars(plan: "Plan") -> dict[str, str] | None:
+    if plan.outlook is None:
+        return None
+    return {name: pico_to_usd_string(round(pico)) for name, pico in plan.outlook.dollars_pico._asdict().items()}
+
+
+def _likely_tokens(plan: "Plan", dataset: str) -> int | None:
+    if plan.outlook is None:
+        return None
+    return round(plan.by_dataset[dataset].samples * plan.outlook.forecast.by_dataset[dataset].mean)
+
+
+def _finish_object(plan: "Plan") -> dict[str, Any] | None:
+    if plan.outlook is None:
+        return None
+    return {
+        "seconds": round(plan.outlook.finish.seconds, 1),
+        "answered": plan.outlook.finish.answered,
+        "limited_by": plan.outlook.finish.limited_by,
+        "full_pace_seconds": round(plan.outlook.full_pace.seconds, 1),
+        "latency_s": round(plan.outlook.latency_s, 3),
     }
 
 
@@ -214,6 +253,7 @@ def _print(plan: "Plan") -> None:
     print_pairs(
         [
             ("samples", f"{plan.census.samples:,} from {counted(plan.census.prompts, 'prompt')}"),
+            *_likely(plan),
             *(_money(plan) if plan.endpoints else [("money", "unknown: no endpoint told its price")]),
             (
                 "disk",
@@ -232,18 +272,50 @@ def _print(plan: "Plan") -> None:
 
 def _print_endpoints(plan: "Plan") -> None:
     print_table(
-        ("endpoint", "USD per million in", "out", "proof it can give"),
+        ("endpoint", "USD per million in", "out", "weights", "answer at most", "status", "proof it can give"),
         [
             (
                 endpoint.tag,
                 _per_million(endpoint.price.prompt_usd_per_token),
                 _per_million(endpoint.price.completion_usd_per_token),
+                endpoint.quantization or "unknown",
+                "-" if endpoint.max_completion_tokens is None else f"{endpoint.max_completion_tokens:,}",
+                _status(endpoint),
                 _proof(endpoint),
             )
             for endpoint in plan.endpoints
         ],
-        right=(1, 2),
+        right=(1, 2, 4),
     )
+
+
+def _status(endpoint: "Endpoint") -> str:
+    if endpoint.status is None and endpoint.uptime_percent is None:
+        return "-"
+    well = "well" if not endpoint.status else f"degraded ({endpoint.status})"
+    return well if endpoint.uptime_percent is None else f"{well}, up {endpoint.uptime_percent:.1f} %"
+
+
+def _likely(plan: "Plan") -> list[tuple[str, str]]:
+    outlook = plan.outlook
+    if outlook is None:
+        return []
+    tokens, dollars = outlook.forecast.tokens, outlook.dollars_pico
+    places = 2 if dollars.likely >= PICO else 6
+    low, likely, high = (format_usd(round(pico), places) for pico in dollars)
+    answers = counted(outlook.forecast.answers, "answer")
+    learned = f"learned from {answers} of {', '.join(outlook.learned_from)}" if outlook.learned_from else ASSUMED
+    finish, full = outlook.finish, outlook.full_pace
+    under = f"{duration_text(finish.seconds)} under this cap"
+    if finish.answered < plan.census.samples:
+        under += f", then {finish.answered:,} of {plan.census.samples:,} samples are answered and a limit is reached"
+    elif finish.limited_by == "cap":
+        under += f", {duration_text(full.seconds)} if it did not bind"
+    return [
+        ("output tokens", f"{tokens.likely:,.0f} likely, {tokens.low:,.0f} to {tokens.high:,.0f}; {learned}"),
+        ("likely cost", f"{likely}, {low} to {high}{' in 9 of 10 cases' if outlook.learned_from else ''}"),
+        ("finish", f"about {under}; an answer takes {outlook.latency_s:.1f} s"),
+    ]
 
 
 def _money(plan: "Plan") -> list[tuple[str, str]]:

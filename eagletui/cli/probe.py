@@ -1,7 +1,7 @@
 """What `eagletui plan --probe N` buys: a few small answers of every endpoint, and what they show."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 MAX_TOKENS: Final = 2_048
 """Longest answer of a probe. A longer one would cost more and show the same."""
+
+LEAST_FOR_PROFILE: Final = 20
+"""Answers from which whitespace can be told; `profile = "auto"` waits for as many."""
 
 TRAINABLE: Final = ("usable", "resegmented")
 
@@ -45,6 +48,12 @@ class EndpointProbe:
     prompt_counted: int = 0
     prompt_billed: int = 0
     """Both over the answers where both are known."""
+    with_tools: int = 0
+    """Answers to prompts that declare tools."""
+    latency_s: float = 0.0
+    """Sum over the answers."""
+    output_tokens: int = 0
+    """Billed, of the answers whose latency is known."""
     prompts_off: int = 0
     """Answers whose prompt was billed otherwise than counted."""
 
@@ -57,6 +66,16 @@ class EndpointProbe:
     def per_million_usable_pico(self) -> int | None:
         """Price of a million tokens that can be trained on; None where there are none."""
         return self.cost_pico * 1_000_000 // self.usable_tokens if self.usable_tokens else None
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Output tokens a second of one answer, its wait included; None where no answer came."""
+        return self.output_tokens / self.latency_s if self.latency_s else None
+
+    @property
+    def prompt_arrived(self) -> bool | None:
+        """Every prompt was billed with as many tokens as counted; None where nothing was billed."""
+        return None if not self.prompt_billed else self.prompts_off == 0
 
     @property
     def drift_percent(self) -> float | None:
@@ -100,8 +119,12 @@ def probe(config: RunConfig, requests: int) -> Probe:
     with LedgerReader(folder.ledger_path) as reader:
         books = reader.books()
         rows = reader.page(SampleFilter(), None, requests)
-        attempts = [attempt for row in rows if (sample := reader.sample(row.sample_key)) for attempt in sample.attempts]
-    return Probe(folder, code, books.settled_pico, books.open_pico, _by_endpoint(rows, attempts), rebuilt)
+        samples = [sample for row in rows if (sample := reader.sample(row.sample_key))]
+    found = _by_endpoint(rows, [attempt for sample in samples for attempt in sample.attempts])
+    for sample in samples:
+        if sample.row.endpoint is not None and sample.prompt.tools_json is not None:
+            found[sample.row.endpoint].with_tools += 1
+    return Probe(folder, code, books.settled_pico, books.open_pico, found, rebuilt)
 
 
 def probe_config(config: RunConfig, requests: int) -> RunConfig:
@@ -113,7 +136,7 @@ def probe_config(config: RunConfig, requests: int) -> RunConfig:
     }
     sections: dict[str, dict[str, Any]] = {
         "run": {"name": _free_name(config.run.name)},
-        "prompts": {"limit": requests},
+        "prompts": {"limit": requests, "pick": "spread"},
         "sampling": {"max_tokens": min(sampling.max_tokens, MAX_TOKENS), "overrides": limited},
         "pace": {"max_in_flight": min(config.pace.max_in_flight, requests), "max_attempts": 1, "spread": "even"},
         "check": {"on_breach": "warn"},
@@ -134,13 +157,18 @@ def probe_object(made: Probe) -> dict[str, Any]:
         "requests": sum(endpoint.requests for endpoint in made.endpoints.values()),
         "spent_usd": pico_to_usd_string(made.settled_pico),
         "held_usd": pico_to_usd_string(made.held_pico),
-        "endpoints": [_endpoint_object(tag, endpoint, made.rebuilt) for tag, endpoint in made.endpoints.items()],
+        "endpoints": [_endpoint_object(made, tag, endpoint) for tag, endpoint in made.endpoints.items()],
         "findings": [finding_object(finding) for finding in made.rebuilt.findings],
     }
 
 
-def print_probe(made: Probe) -> None:
-    """Print what a probe showed, endpoint by endpoint."""
+def print_probe(made: Probe, quantizations: Mapping[str, str | None]) -> None:
+    """Print what a probe showed, endpoint by endpoint.
+
+    Args:
+        made: the probe.
+        quantizations: as the endpoints state them, by tag.
+    """
     from eagletui.cli.reconstruct import print_findings
     from eagletui.reconstruct import finding_object
 
@@ -156,11 +184,24 @@ def print_probe(made: Probe) -> None:
                 reached or "-",
                 "-" if price is None else format_usd(price, 2),
                 "-" if drift is None else f"{drift:.2f} %",
+            )
+        )
+    print_table(("endpoint", "answered", "evidence", "per million usable", "drift"), rows, right=(3, 4))
+    print()
+    kept = []
+    for tag, endpoint in made.endpoints.items():
+        speed = endpoint.tokens_per_s
+        kept.append(
+            (
+                tag,
+                "-" if speed is None else f"{speed:,.1f}",
+                quantizations.get(tag) or "unknown",
+                whitespace_words(made, tag),
+                arguments_words(made, tag),
                 _prompt_words(endpoint),
             )
         )
-    header = ("endpoint", "answered", "evidence", "per million usable", "drift", "prompt tokens")
-    print_table(header, rows, right=(3, 4))
+    print_table(("endpoint", "tokens/s", "weights", "whitespace", "tool arguments", "prompt tokens"), kept, right=(1,))
     print()
     pairs = [("spent", f"{format_usd(made.settled_pico)} in the probe run {made.folder.name}")]
     for tag, endpoint in made.endpoints.items():
@@ -174,6 +215,32 @@ def print_probe(made: Probe) -> None:
             pairs.append((f"failed at {clean_line(tag)}", f"{counted(failures, 'request')}: {kind}"))
     print_pairs(pairs)
     print_findings([finding_object(finding) for finding in made.rebuilt.findings])
+
+
+def whitespace_words(made: Probe, tag: str) -> str:
+    """Say whether an endpoint keeps outer whitespace, as far as its answers tell."""
+    choice = made.rebuilt.profiles.get(tag)
+    if choice is None:
+        return "-"
+    losses = choice.profile.losses(made.rebuilt.format)
+    parts = [
+        f"{name} {what}"
+        for name, what in (("reasoning", losses.reasoning), ("content", losses.content))
+        if what != "verbatim"
+    ]
+    sure = "" if choice.samples >= LEAST_FOR_PROFILE else f", from {counted(choice.samples, 'answer')} only"
+    return (", ".join(parts) or "kept") + sure
+
+
+def arguments_words(made: Probe, tag: str) -> str:
+    """Say whether an endpoint writes tool arguments again; "-" where no prompt declared tools."""
+    if any(finding.kind == "arguments" and finding.endpoint == tag for finding in made.rebuilt.findings):
+        return "rewritten"
+    if not made.endpoints[tag].with_tools:
+        return "-"
+    choice = made.rebuilt.profiles.get(tag)
+    written = "verbatim" if choice is None else choice.profile.losses(made.rebuilt.format).arguments
+    return "kept" if written == "verbatim" else written
 
 
 def _by_endpoint(rows: Sequence[SampleRow], attempts: Sequence[AttemptRow]) -> dict[str, EndpointProbe]:
@@ -196,6 +263,9 @@ def _count(endpoint: EndpointProbe, row: SampleRow) -> None:
         endpoint.evidence[row.evidence] += 1
     if row.usability in TRAINABLE:
         endpoint.usable_tokens += row.output_tokens or 0
+    if row.latency_s is not None and row.output_tokens is not None:
+        endpoint.latency_s += row.latency_s
+        endpoint.output_tokens += row.output_tokens if row.billed_output_tokens is None else row.billed_output_tokens
     if row.drift_tokens is not None:
         endpoint.drift_tokens += abs(row.drift_tokens)
         endpoint.billed_tokens += row.billed_output_tokens or 0
@@ -205,7 +275,8 @@ def _count(endpoint: EndpointProbe, row: SampleRow) -> None:
         endpoint.prompts_off += row.prompt_tokens != row.billed_prompt_tokens
 
 
-def _endpoint_object(tag: str, endpoint: EndpointProbe, rebuilt: "Rebuild") -> dict[str, Any]:
+def _endpoint_object(made: Probe, tag: str, endpoint: EndpointProbe) -> dict[str, Any]:
+    rebuilt = made.rebuilt
     price, drift = endpoint.per_million_usable_pico, endpoint.drift_percent
     choice, cause = rebuilt.profiles.get(tag), rebuilt.causes.get(tag)
     return {
@@ -218,6 +289,10 @@ def _endpoint_object(tag: str, endpoint: EndpointProbe, rebuilt: "Rebuild") -> d
         "usd_per_million_usable": None if price is None else pico_to_usd_string(price),
         "usable_tokens": endpoint.usable_tokens,
         "drift": {"tokens": endpoint.drift_tokens, "percent": None if drift is None else round(drift, 4)},
+        "tokens_per_s": None if endpoint.tokens_per_s is None else round(endpoint.tokens_per_s, 2),
+        "prompt_arrived": endpoint.prompt_arrived,
+        "whitespace": whitespace_words(made, tag),
+        "tool_arguments": arguments_words(made, tag),
         "prompt_tokens": {
             "counted": endpoint.prompt_counted,
             "billed": endpoint.prompt_billed,
