@@ -1,6 +1,7 @@
-"""The demo as the README's first command runs it, checked against the provider's own books; whole with `-m slow`.
+"""The demo as the README's first command runs it, checked against the provider's own books, with `-m slow`.
 
-The books are the witness: they hold the ids that the model sampled and the money that was charged.
+The books are the witness: they hold the ids that the model sampled and the money that was charged. The default suite
+has its parts: the model's server in `embedded/test_llama`, runs against books in `engine`, live features in `extract`.
 """
 
 import json
@@ -19,7 +20,7 @@ from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_samples import SampleDetail
 from eagletui.runs import RunFolder, workers
 
-pytestmark = [pytest.mark.demo, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.demo, pytest.mark.slow, pytest.mark.timeout(300)]
 
 REPOSITORY = Path(__file__).parent.parent
 
@@ -69,7 +70,7 @@ class Demo:
         raise AssertionError("the empty list decodes")
 
 
-@pytest.fixture(scope="module", params=["small", pytest.param("whole", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["small", "whole"])
 def demo(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Demo:
     """Run the demo once, for all tests of this file."""
     runs = tmp_path_factory.mktemp("demo") / "runs"
