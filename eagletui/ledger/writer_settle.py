@@ -142,26 +142,33 @@ class SettleWriter(TokensWriter):
         self._adjust(connection, -amount_pico, f"Attempt {attempt_id} settled after all.")
 
     def _keep_answer(self, connection: sqlite3.Connection, attempt: _Attempt, answer: Answered) -> None:
-        if attempt.has_answer or attempt.state in ("settled", "void"):
+        if attempt.has_answer or attempt.state == "void":
             return
+        cost_pico = answer.cost_pico
+        if attempt.state == "settled":
+            # Its cost was learned first, as after a restart; an answer that is here all the same is not bought again.
+            cost_pico = _cost_without_reply(connection, attempt.id)
+            if cost_pico is None:
+                return
         now = self._clock()
         if attempt.state == "held":
             connection.execute("UPDATE attempts SET state = 'sent', sent_at = ? WHERE id = ?", (now, attempt.id))
-        if attempt.released and answer.cost_pico is not None:
-            self._take_back(connection, attempt.id, answer.cost_pico)
+        if attempt.released and cost_pico is not None:
+            self._take_back(connection, attempt.id, cost_pico)
         self._keep_reply(connection, attempt.id, answer.body, answer.encoding)
         is_first = _make_in_flight(connection, attempt.sample_id)
         connection.execute(
-            "UPDATE attempts SET state = ?, cost_pico = ?, has_answer = ?, ended_at = ?, settled_at = ?, released = ?,"
-            " first_event_at = ?, billed_prompt_tokens = ?, billed_output_tokens = ?,"
+            "UPDATE attempts SET state = ?, cost_pico = ?, has_answer = ?, ended_at = ?,"
+            " settled_at = coalesce(settled_at, ?), released = ?, first_event_at = ?,"
+            " billed_prompt_tokens = ?, billed_output_tokens = ?,"
             " generation_id = coalesce(?, generation_id) WHERE id = ?",
             (
-                "unsettled" if answer.cost_pico is None else "settled",
-                answer.cost_pico,
+                "unsettled" if cost_pico is None else "settled",
+                cost_pico,
                 is_first,
                 now,
-                None if answer.cost_pico is None else now,
-                attempt.released if answer.cost_pico is None else 0,
+                None if cost_pico is None else now,
+                attempt.released if cost_pico is None else 0,
                 answer.first_event_at,
                 answer.billed_prompt_tokens,
                 answer.billed_output_tokens,
@@ -181,7 +188,7 @@ class SettleWriter(TokensWriter):
                 answer.finish_reason,
                 answer.billed_prompt_tokens,
                 answer.billed_output_tokens,
-                answer.cost_pico,
+                cost_pico,
                 answer.latency_s,
                 now,
                 attempt.sample_id,
@@ -203,6 +210,9 @@ class SettleWriter(TokensWriter):
 
     def _keep_failure(self, connection: sqlite3.Connection, attempt: _Attempt, failure: Failed) -> None:
         if attempt.state not in ("held", "sent"):
+            if failure.body is not None and attempt.state != "void":
+                # A restart was sooner; what had arrived is kept all the same.
+                self._keep_reply(connection, attempt.id, failure.body, failure.encoding)
             return
         now = self._clock()
         if attempt.state == "held" and failure.attempt_state != "void":
@@ -268,6 +278,15 @@ def _find(connection: sqlite3.Connection, attempt_id: int) -> _Attempt:
     if found is None:
         raise LedgerError(f"attempt {attempt_id} is not in the ledger")
     return _Attempt(*found)
+
+
+def _cost_without_reply(connection: sqlite3.Connection, attempt_id: int) -> int | None:
+    """Return what a settled attempt cost, if no reply of it is kept."""
+    found = connection.execute(
+        "SELECT cost_pico FROM attempts WHERE id = :id AND NOT EXISTS (SELECT 1 FROM replies WHERE attempt_id = :id)",
+        {"id": attempt_id},
+    ).fetchone()
+    return None if found is None else int(found[0])
 
 
 def _state(connection: sqlite3.Connection, attempt_id: int) -> str:

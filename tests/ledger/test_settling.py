@@ -302,3 +302,19 @@ def test_a_lone_surrogate_in_the_raw_text_survives(writer: LedgerWriter, reader:
     assert detail is not None
     assert detail.tokens is not None
     assert detail.tokens.raw == "half \ud83d of an emoji"
+
+
+def test_an_answer_found_after_its_cost_was_learned_is_kept_and_not_bought_again(
+    writer: LedgerWriter, reader: LedgerReader, path: Path
+) -> None:
+    queue(writer, "a")
+    attempt_id = send(writer, 1)
+    writer.mark_headers(attempt_id, "gen-1", 200)
+    writer.recover()
+    writer.settle(attempt_id, 70)
+    writer.finish([Finished(attempt_id, answer(70, result=tokens()))])
+    (row,) = reader.rows([1])
+    assert (row.state, row.cost_pico) == ("tokenized", 70)
+    assert writer.books().settled_pico == 70
+    writer.finish([Finished(attempt_id, answer(70, result=tokens((9,))))])
+    assert sql(path, "SELECT count(*), max(revision) FROM tokens") == [(1, 1)]

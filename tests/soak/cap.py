@@ -6,6 +6,7 @@ the command that draws it again; its folder is kept. What the operating system s
 """
 
 import argparse
+import contextlib
 import json
 import os
 import platform
@@ -25,7 +26,8 @@ from typing import Final, Literal
 from eagletui.core.money import format_usd, pico_to_usd_string
 from eagletui.ledger import commands
 from eagletui.ledger.locks import RoleLock
-from eagletui.ledger.rows import Verb
+from eagletui.ledger.reader import LedgerReader
+from eagletui.ledger.rows import HeartbeatRow, Verb
 from eagletui.ledger.writer import LedgerWriter
 from tests.engine.run_folder import EngineRun, make_run, until
 from tests.soak.judge import Broken, CapWatch, Verdict, judge
@@ -115,6 +117,8 @@ class Soak:
                 continue
             self.campaign.acts[act.name] += 1
             match act.name:
+                case "kill_receiver":
+                    self._kill_receiver(process)
                 case "kill":
                     process.kill()
                     process.join()
@@ -150,6 +154,25 @@ class Soak:
                 return not process.is_alive() or any(beat.ready_at is not None for beat in beats)
 
             until(is_up, "the engine", 30.0)
+
+            def have_joined() -> bool:
+                ready = [beat for beat in _receivers(reader) if beat.ready_at is not None]
+                return not process.is_alive() or len(ready) == self.scenario.receivers or self._is_idle(reader)
+
+            until(have_joined, "the receivers", 30.0)
+
+    def _is_idle(self, reader: LedgerReader) -> bool:
+        """Nothing is sent, so that no receiver is needed."""
+        return reader.run().state != "running"
+
+    def _kill_receiver(self, process: BaseProcess) -> None:
+        """Kill a receiver of a living engine, if there is one."""
+        with self.run.reader() as reader:
+            found = _receivers(reader)
+        for beat in found[:1]:
+            if process.is_alive():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(beat.pid, signal.SIGKILL)
 
     def _order(self, process: BaseProcess, verb: Verb, **args: object) -> bool:
         """Give an order, and tell whether the engine lived to apply it."""
@@ -189,7 +212,8 @@ class Soak:
             if process.is_alive():
                 process.kill()
                 break
-            if process.exitcode == 0 and self.run.snapshot().run.state == "done":
+            snapshot = self.run.snapshot()
+            if process.exitcode == 0 and snapshot.run.state == "done" and not snapshot.states["refused"]:
                 return
         raise Broken(f"not done within {PEACE_S:.0f} s: {self.run.snapshot()}")
 
@@ -199,6 +223,10 @@ class Soak:
             self.campaign.deaths[f"killed, armed at {point}" if point else "killed"] += 1
         else:
             self.campaign.deaths[f"exit {process.exitcode}"] += 1
+
+
+def _receivers(reader: LedgerReader) -> list[HeartbeatRow]:
+    return [beat for beat in reader.heartbeats() if beat.role == "receiver" and beat.stopped_at is None]
 
 
 def soak(seed: int, folder: Path, campaign: Campaign) -> None:
@@ -217,7 +245,7 @@ def soak(seed: int, folder: Path, campaign: Campaign) -> None:
         stop_at_usd=pico_to_usd_string(scenario.stop_at_pico),
         max_in_flight=scenario.max_in_flight,
         sampling={"max_tokens": scenario.max_tokens},
-        pace={"max_attempts": 6, "generation_backoff_s": BACKOFF_S},
+        pace={"max_attempts": 6, "generation_backoff_s": BACKOFF_S, "receivers": scenario.receivers},
     )
     script = run.folder.provider_dir / "faults.toml"
     script.write_text(scenario.script, encoding="utf-8")

@@ -10,7 +10,8 @@ from eagletui.core.money import format_usd
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import AttemptRow
 from tests.engine.run_folder import EngineRun
-from tests.soak.workers import RECEIVED, Provider
+from tests.ledger.build import sql
+from tests.soak.workers import KEPT, RECEIVED, Provider
 
 LOOK_EVERY_S = 0.03
 """Between looks of the watch: money moves in steps of milliseconds, but what was charged stays charged."""
@@ -132,7 +133,7 @@ def judge(run: EngineRun, provider: Provider, samples: int) -> Verdict:
     _expect(money.open_pico, 0, "picodollars still held")
     _expect(sum(row["cost_pico"] for row in books["rows"]), books["spent_pico"], "picodollars of the provider's rows")
     owners = _owners(attempts)
-    received = _received(run)
+    received = _noted(run, RECEIVED)
     unknown_pico = 0
     for row in books["rows"]:
         owner = owners.pop(row["id"], None)
@@ -144,6 +145,8 @@ def judge(run: EngineRun, provider: Provider, samples: int) -> Verdict:
             _expect((owner.state, owner.cost_pico), ("settled", row["cost_pico"]), f"state and cost of {row['id']}")
     for generation_id, attempt in owners.items():
         _expect(attempt.cost_pico or 0, 0, f"cost of {generation_id}, which was never billed,")
+    _expect(_noted(run, KEPT) - _with_reply(run), set(), "generations whose reply was on disk and is not in the ledger")
+    _expect([path.name for path in run.folder.spool_dir.glob("*")], [], "spooled replies that nobody filed")
     _expect(money.unattributed_pico, unknown_pico, "picodollars without a known generation")
     for attempt in attempts:
         if (attempt.cost_pico or 0) > attempt.hold_pico:
@@ -170,8 +173,14 @@ def _owners(attempts: list[AttemptRow]) -> dict[str, AttemptRow]:
     return owners
 
 
-def _received(run: EngineRun) -> set[str]:
-    file = run.folder.path / RECEIVED
+def _with_reply(run: EngineRun) -> set[str]:
+    """Generation ids of the attempts whose reply the ledger keeps."""
+    rows = sql(run.folder.ledger_path, "SELECT generation_id FROM attempts JOIN replies ON attempt_id = attempts.id")
+    return {generation_id for (generation_id,) in rows}
+
+
+def _noted(run: EngineRun, name: str) -> set[str]:
+    file = run.folder.path / name
     return set(file.read_text(encoding="utf-8").split()) if file.exists() else set()
 
 

@@ -60,7 +60,18 @@ POINTS: Final = (
 """Steps of the engine before or after which it can be killed; `workers.py` knows where they are in the code."""
 
 ActName = Literal[
-    "wait", "kill", "term", "term_twice", "kill_provider", "pause", "pause_now", "resume", "cap", "stop_at", "in_flight"
+    "wait",
+    "kill",
+    "kill_receiver",
+    "term",
+    "term_twice",
+    "kill_provider",
+    "pause",
+    "pause_now",
+    "resume",
+    "cap",
+    "stop_at",
+    "in_flight",
 ]
 _ACTS: Final[tuple[tuple[ActName, int], ...]] = (
     ("wait", 4),
@@ -76,6 +87,9 @@ _ACTS: Final[tuple[tuple[ActName, int], ...]] = (
     ("in_flight", 1),
 )
 """What can be done to a run, with weights."""
+
+_WITH_RECEIVERS: Final = 0.2
+"""Share of the runs that take replies in a receiver process, whose start costs as much as the rest of a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +138,14 @@ class Scenario:
     tokens_per_s: float
     lives: tuple[Life, ...]
     """The last engine, which works in peace until the run is done, is not one of them."""
+    receivers: int
+    """Processes that take replies."""
 
 
 def draw(seed: int) -> Scenario:
     """Return the scenario of a seed."""
     dice = Random(seed)
+    receivers = int(dice.random() < _WITH_RECEIVERS)
     cap_pico = dice.randint(1, 14) * HOLD_PICO
     return Scenario(
         seed=seed,
@@ -140,7 +157,8 @@ def draw(seed: int) -> Scenario:
         script=_script(dice),
         latency_s=dice.choice((0.0, 0.01, 0.04)),
         tokens_per_s=dice.choice((400.0, 1500.0, 10_000.0)),
-        lives=tuple(_life(dice) for _ in range(dice.randint(2, 5))),
+        lives=tuple(_life(dice, receivers) for _ in range(2 if receivers else dice.randint(2, 5))),
+        receivers=receivers,
     )
 
 
@@ -155,11 +173,12 @@ def _script(dice: Random) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _life(dice: Random) -> Life:
+def _life(dice: Random, receivers: int) -> Life:
     crash = None
     if dice.random() < 0.7:
         crash = Crash(dice.choice(POINTS), dice.choice((1, 1, 2, 3, 5, 9)), dice.random() < 0.5)
-    names = dice.choices([name for name, _ in _ACTS], [weight for _, weight in _ACTS], k=dice.randint(1, 5))
+    acts: tuple[tuple[ActName, int], ...] = (*_ACTS, ("kill_receiver", 10)) if receivers else _ACTS
+    names = dice.choices([name for name, _ in acts], [weight for _, weight in acts], k=dice.randint(1, 5))
     return Life(crash, tuple(_act(dice, name) for name in names))
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from eagletui.embedded.__main__ import main as provide
-from eagletui.engine import market, pace, start
+from eagletui.engine import market, pace, spool, start
 from eagletui.engine.__main__ import main as run_engine
 from eagletui.engine.answers import AnswerDesk
 from eagletui.engine.dispatch import Dispatcher
@@ -27,6 +27,8 @@ from tests.soak.scenario import Crash
 START_S: Final = 60.0
 RECEIVED: Final = "received.ids"
 """In the run folder: one generation id a line, written by nobody but the campaign."""
+KEPT: Final = "kept.ids"
+"""The same of replies that are whole on disk."""
 
 FORKS: Final = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["tests.soak.workers", "tests.loaded"])
@@ -136,6 +138,7 @@ def _engine(args: list[str], log: Path, crash: Crash | None) -> None:
     vars(market).update(REFRESH_S=0.5)
     vars(start).update(RETRIES_S=(0.05, 0.1, 0.2, 0.5, 1.0))
     _witness_ids(Path(args[0]) / RECEIVED)
+    _witness_replies(Path(args[0]) / KEPT)
     if crash is not None:
         _arm(crash)
     raise SystemExit(run_engine(args))
@@ -152,6 +155,19 @@ def _witness_ids(file: Path) -> None:
         await receive(self, limit_bytes)
 
     transport.Receiver.receive = noted  # type: ignore[method-assign]
+
+
+def _witness_replies(file: Path) -> None:
+    """Note every generation id whose reply the engine has put on disk: it has promised that those are not lost."""
+    put = spool.Spool.put
+
+    async def noted(self: spool.Spool, kept: spool.Kept) -> None:
+        await put(self, kept)
+        if kept.generation_id is not None and kept.cut_kind is None:
+            with file.open("a", encoding="utf-8") as whole:
+                whole.write(f"{kept.generation_id}\n")
+
+    spool.Spool.put = noted  # type: ignore[method-assign]
 
 
 def _arm(crash: Crash) -> None:
