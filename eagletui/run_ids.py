@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from eagletui.config import RunConfig
+from eagletui.config import RunConfig, SamplingSection
 from eagletui.core.chat import Prompt
 from eagletui.core.errors import EagleError
 from eagletui.core.outputs import LossProfile, OutputFormat
@@ -29,6 +29,14 @@ class RunIds:
     fmt: OutputFormat
     profiles: Mapping[str, LossProfile] = field(default_factory=dict)
     """By endpoint; others have the config's profile, and `auto` begins with fields as they come."""
+    _sampling: dict[str, SamplingSection] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """By data set, as they are asked for."""
+
+    def sampling(self, dataset: str) -> SamplingSection:
+        """The sampling section of a data set."""
+        if dataset not in self._sampling:
+            self._sampling[dataset] = self.config.sampling_for(dataset)
+        return self._sampling[dataset]
 
     def profile(self, endpoint: str) -> LossProfile:
         """What an endpoint's server strips."""
@@ -44,7 +52,7 @@ class RunIds:
             at: Unix seconds that a template sees as the present time; None for now.
         """
         now = None if at is None else datetime.fromtimestamp(at).astimezone()
-        kwargs = template_kwargs(self.config, self.fmt, self.config.sampling_for(dataset).reasoning)
+        kwargs = template_kwargs(self.config, self.fmt, self.sampling(dataset).reasoning)
         try:
             rendered = render_prompt(prompt, self.tokenizer, self.fmt, kwargs, now=now)
         except EagleError:
@@ -71,7 +79,7 @@ class RunIds:
             self.tokenizer,
             self.fmt,
             self.profile(endpoint),
-            max_tokens=self.config.sampling_for(dataset).max_tokens,
+            max_tokens=self.sampling(dataset).max_tokens,
             offset=offset,
             prompt=prompt,
             thinking=self.thinking(dataset),
@@ -79,7 +87,7 @@ class RunIds:
 
     def thinking(self, dataset: str) -> bool | None:
         """Whether the requests of a data set switch thinking on or off; None where they say nothing."""
-        asked = self.config.sampling_for(dataset).reasoning
+        asked = self.sampling(dataset).reasoning
         said: dict[str, object] = {"chat_template_kwargs": self.config.model.template_kwargs}
         return asked_thinking(self.fmt, {**said, **reasoning_field(asked)})
 

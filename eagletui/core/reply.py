@@ -5,7 +5,7 @@ code looks at provider JSON.
 """
 
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from eagletui.core.chat import ToolCall
 
@@ -16,8 +16,7 @@ UNREADABLE: Final[tuple[ReasoningKind, ...]] = ("summary", "encrypted")
 """Kinds of reasoning that are not what the model wrote."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogprobEntry:
+class LogprobEntry(NamedTuple):
     """One entry of `choices[0].logprobs.content`."""
 
     token: str
@@ -29,8 +28,7 @@ class LogprobEntry:
     """The token id where the server sends one: llama.cpp's `id`, vLLM's `token_id:N`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Delta:
+class Delta(NamedTuple):
     """One streamed event that carried text, ids or a token count."""
 
     content: str = ""

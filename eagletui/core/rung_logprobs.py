@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from eagletui.core.fidelity import HIDDEN_TAIL, REPLACEMENT, Proof, covers
 from eagletui.core.reply import LogprobEntry, Reply
-from eagletui.core.segments import MANY, NONE, Ways, assignments, segmentations, smallest
+from eagletui.core.segments import MANY, NONE, Ways, assignments, segmentations, single, smallest
 from eagletui.core.vocabulary import Vocabulary
 
 _LOST = REPLACEMENT.encode()
@@ -116,7 +116,13 @@ def _groups(entries: Sequence[LogprobEntry], vocabulary: Vocabulary) -> tuple[li
     """Read the entries as groups; also the number of empty entries at the end and a fault that ends all."""
     groups: list[_Group] = []
     held: list[int | None] = []
+    specials = vocabulary.special_bytes
     for position, entry in enumerate(entries):
+        if entry.bytes_ and entry.id is None and not held and entry.bytes_ not in specials:
+            one = single(entry.bytes_, vocabulary)
+            if one.number:
+                groups.append(_Group(entry.bytes_, {1: one}, 1))
+                continue
         data = _bytes(entry, vocabulary)
         if data is None:
             return [], 0, f"entry {position} has no bytes"

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from eagletui.core.fidelity import HIDDEN_TAIL, REPLACEMENT, Proof
 from eagletui.core.reply import Delta
-from eagletui.core.segments import MANY, segmentations, smallest
+from eagletui.core.segments import MANY, Ways, segmentations, single, smallest
 from eagletui.core.vocabulary import Vocabulary
 
 _FINE = 0.7
@@ -27,15 +27,14 @@ _REFUTED: Final = 2
 _LOST = REPLACEMENT.encode()
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """One delta's text, with the structure that the stream does not show."""
 
     data: bytes
     before: tuple[int, ...] = ()
     """Structural tokens between the delta before and this one."""
-    count: int | None = None
-    """Cumulative completion tokens after this delta."""
+    completion_tokens: int | None = None
+    """Cumulative, after this delta."""
 
 
 def pieces(
@@ -57,12 +56,12 @@ def pieces(
         pending = before
         covered = ""
         while at < len(deltas) and len(covered) < len(text):
-            delta = deltas[at]
-            mine, other = (delta.content, delta.reasoning) if field == "content" else (delta.reasoning, delta.content)
-            if other or delta.tool_call:
+            content, reasoning, tool_call, _, count = deltas[at]
+            mine, other = (content, reasoning) if field == "content" else (reasoning, content)
+            if other or tool_call:
                 return None
             if mine:
-                found.append(Piece(mine.encode(), pending, delta.completion_tokens))
+                found.append(Piece(mine.encode(), pending, count))
                 covered += mine
                 pending = ()
             at += 1
@@ -95,27 +94,29 @@ def streamed(
         canonical: canonical ids, preferred where boundaries leave a choice, without being proof.
     """
     solution = _Solution(0, None, 0)
+    whole = b"".join(piece.data for piece in stream)  # each is whole characters, so nothing spans two of them
     reason = "there is no usage to check the stream against"
     refuted = False
     if billed is not None:
         text_tokens = billed - sum(len(piece.before) for piece in stream) - len(after)
-        if all(piece.count is not None for piece in stream):
+        if all(piece.completion_tokens is not None for piece in stream):
             solution = _counted(stream, text_tokens, vocabulary)
         else:
             solution = _summed([piece.data for piece in stream], text_tokens, vocabulary)
         reason, refuted = _verdict(solution, stream, text_tokens, vocabulary)
         # A cut inside a character is believed where the answer has characters of several bytes at all.
-        hidden = HIDDEN_TAIL if cut and not all(piece.data.isascii() for piece in stream) else 0
+        hidden = HIDDEN_TAIL if cut and not whole.isascii() else 0
         if not reason and solution.tail > hidden:
             reason = f"{solution.tail} tokens at the end never became text"
-    if any(_LOST in piece.data for piece in stream):
+    if _LOST in whole:
         reason = "the server replaced bytes that are no character"
     chosen = solution.chosen
     if reason or chosen is None:
         chosen = _likeliest(stream, vocabulary, encode, canonical, solution.chosen)
     ids: list[int] = []
     for piece, own in zip(stream, chosen, strict=True):
-        ids += (*piece.before, *own)
+        ids += piece.before
+        ids += own
     leans = bool(after) or any(piece.before for piece in stream)
     return Proof("streamed", (*ids, *after), reason, solution.tail, leans_on_format=leans, refuted=refuted)
 
@@ -150,17 +151,23 @@ def _summed(data: Sequence[bytes], total: int, vocabulary: Vocabulary) -> _Solut
     Tokens above the least sizes may be a hidden tail, longer segmentations or lost text: they prove nothing.
     """
     least: list[int] = []
+    ways: list[Ways | None] = []  # of the pieces that are one token, as most are
     for piece in data:
-        size = smallest(piece, vocabulary)
+        one = single(piece, vocabulary)
+        size = 1 if one.number else smallest(piece, vocabulary)
         if size is None:
             return _Solution(0, None, 0)
         least.append(size)
+        ways.append(one if one.number else None)
     excess = total - sum(least)
     if not 0 <= excess <= HIDDEN_TAIL:
         return _Solution(MANY if excess > 0 else 0, None, 0)
-    ways = [segmentations(piece, size, vocabulary) for piece, size in zip(data, least, strict=True)]
-    number = MANY if excess else min(MANY, math.prod(way.number for way in ways))
-    return _Solution(number, [way.ids for way in ways], excess)
+    found = [
+        one if one is not None else segmentations(piece, size, vocabulary)
+        for one, piece, size in zip(ways, data, least, strict=True)
+    ]
+    number = MANY if excess else min(MANY, math.prod(way.number for way in found))
+    return _Solution(number, [way.ids for way in found], excess)
 
 
 def _counted(stream: Sequence[Piece], total: int, vocabulary: Vocabulary) -> _Solution:
@@ -174,7 +181,7 @@ def _counted(stream: Sequence[Piece], total: int, vocabulary: Vocabulary) -> _So
     before = structure = 0
     for index, piece in enumerate(stream):
         structure += len(piece.before)
-        count = (piece.count or 0) - structure
+        count = (piece.completion_tokens or 0) - structure
         following = stream[index + 1] if index + 1 < len(stream) else None
         if following is None:
             slack = _TAIL_GUESSES
@@ -238,7 +245,7 @@ def _likeliest(
         own = chosen[index] if chosen else ()
         if not own and fine:
             own = segmentations(piece.data, smallest(piece.data, vocabulary) or 1, vocabulary).ids
-        sized = fine or piece.count is not None
+        sized = fine or piece.completion_tokens is not None
         if there is not None and (len(own) in (0, len(there)) or not sized):
             own = there
         found.append(own or tuple(encode(piece.data.decode())))

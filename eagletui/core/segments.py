@@ -56,8 +56,7 @@ def segmentations(
     if size < 1 or held_back >= size or size > len(data) or size * vocabulary.max_piece_bytes < len(data):
         return NONE
     if size == 1 and not fixed and not held_back:
-        token_id = vocabulary.id_of(data)
-        return NONE if token_id is None else Ways(MANY if vocabulary.is_shared(data) else 1, (token_id,))
+        return single(data, vocabulary)
     if len(data) * size > _WORK_LIMIT:
         return Ways(MANY, ())
     pieces = _pieces_by_start(data, vocabulary)
@@ -82,6 +81,14 @@ def segmentations(
                 before[start] = Ways(min(count, MANY), chosen)
         here = before
     return here.get(0, NONE)
+
+
+def single(data: bytes, vocabulary: Vocabulary) -> Ways:
+    """The ways to read bytes as one ordinary token: what `segmentations` says of size 1."""
+    token_id = vocabulary.id_of(data)
+    if token_id is None:
+        return NONE
+    return Ways(MANY if vocabulary.is_shared(data) else 1, (token_id,))
 
 
 def smallest(data: bytes, vocabulary: Vocabulary) -> int | None:

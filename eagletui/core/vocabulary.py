@@ -48,6 +48,8 @@ class Vocabulary:
     """Ids that lose against another id with the same bytes (SentencePiece `<0xNN>` beside a real piece)."""
     max_piece_bytes: int = field(init=False)
     """Length of the longest ordinary piece."""
+    special_bytes: frozenset[bytes] = field(init=False, repr=False, compare=False)
+    """Literal texts of `specials` in UTF-8."""
     _bytes: dict[int, bytes] = field(init=False, repr=False, compare=False)
     _ids: dict[bytes, int] = field(init=False, repr=False, compare=False)
     _special_texts: dict[int, str] = field(init=False, repr=False, compare=False)
@@ -71,6 +73,7 @@ class Vocabulary:
         longest = max(map(len, known.values()), default=0)
         known |= {token_id: text.encode() for text, token_id in self.specials.items()}
         object.__setattr__(self, "max_piece_bytes", longest)
+        object.__setattr__(self, "special_bytes", frozenset(text.encode() for text in self.specials))
         object.__setattr__(self, "_bytes", known)
         object.__setattr__(self, "_ids", ids)
         object.__setattr__(self, "_special_texts", {number: text for text, number in self.specials.items()})

@@ -50,17 +50,17 @@ def split_sse(body: bytes) -> list[Any]:
 
 
 def _data_fields(body: bytes) -> Iterator[bytes]:
-    lines: list[bytes] = []
     if b"\r" in body:
         body = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    for line in [*body.split(b"\n"), b""]:
-        if line.startswith(b"data:"):
-            lines.append(line[5:].removeprefix(b" "))
-        elif not line and lines:
-            data = lines[0] if len(lines) == 1 else b"\n".join(lines)
-            lines = []
-            if data.strip() not in (b"[DONE]", b""):
-                yield data
+    for block in body.split(b"\n\n"):
+        # Nearly every event is one line.
+        if block.startswith(b"data: ") and b"\n" not in block:
+            data = block[6:]
+        else:
+            fields = [line[5:].removeprefix(b" ") for line in block.split(b"\n") if line.startswith(b"data:")]
+            data = b"\n".join(fields)
+        if data.startswith(b"{") or data.strip() not in (b"[DONE]", b""):
+            yield data
 
 
 def parse_body(body: bytes | str | JsonObject) -> Reply:

@@ -296,10 +296,8 @@ class ReplyReader:
         self.deltas.append(Delta(text))
         if choice.logprobs is not None and choice.logprobs.content:
             self.saw_logprobs = True
-            self.logprobs += [
-                LogprobEntry(whole_of(entry.token), bytes(entry.bytes), entry.logprob)
-                for entry in choice.logprobs.content
-            ]
+            for entry in choice.logprobs.content:
+                self.logprobs.append(LogprobEntry(whole_of(entry.token), bytes(entry.bytes), entry.logprob))
 
     def _refusal(self, value: object) -> None:
         if isinstance(value, str) and value:

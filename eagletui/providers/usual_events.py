@@ -84,8 +84,10 @@ def usual_choice(data: bytes) -> Choice | None:
     if len(event.choices) != 1 or event.choices[0].index != 0:
         return None
     choice = event.choices[0]
-    if choice.logprobs is not None and not all(map(_is_plain, choice.logprobs.content)):
-        return None
+    if choice.logprobs is not None:
+        for entry in choice.logprobs.content:
+            if not _is_plain(entry):
+                return None
     return choice
 
 
