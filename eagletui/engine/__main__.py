@@ -10,6 +10,7 @@ import resource
 import signal
 import sys
 from pathlib import Path
+from typing import Final
 
 import uvloop
 
@@ -17,6 +18,9 @@ from eagletui.core.errors import EagleError
 from eagletui.engine.start import serve
 from eagletui.ledger.locks import RoleLock
 from eagletui.runs import RunFolder
+
+SWITCH_S: Final = 0.001
+"""A thread that computes gives way so often, so that the loop and the ledger answer orders in time."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -30,6 +34,7 @@ def main(argv: list[str] | None = None) -> int:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))  # every request in flight is a socket
+    sys.setswitchinterval(SWITCH_S)
     folder = RunFolder(chosen.run_dir)
     try:
         with RoleLock(folder.path, "engine"):

@@ -24,6 +24,7 @@ from eagletui.runs import RunFolder
 
 log = logging.getLogger("eagletui.engine")
 
+START_S: Final = 60.0
 SILENT_S: Final = 60.0
 """A receiver that says nothing for so long hangs and is killed; its orders are told apart by its spool."""
 HEARD_S: Final = 2.0
@@ -100,6 +101,8 @@ class Fleet:
         """Segments of dead receivers, and what of them the ledger does not have yet."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = False
+        self._changed = asyncio.Event()
+        """A receiver became ready or died."""
 
     def start(self, slot: int) -> None:
         """Start a receiver in the background; orders go to it once it is ready."""
@@ -122,6 +125,14 @@ class Fleet:
         remote = Remote(slot, process, time.time())
         self.remotes[slot] = remote
         self._spawn(self._listen(remote, here))
+
+    async def until_ready(self) -> None:
+        """Wait until every receiver that was started can take orders, or has died."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(START_S):
+                while any(not remote.ready for remote in self.remotes.values()):
+                    self._changed.clear()
+                    await self._changed.wait()
 
     async def take(self, order: Order, on_headers: OnHeaders, received: Received) -> Taken:
         """Take a reply in the receiver with the fewest orders, or in this process."""
@@ -202,6 +213,7 @@ class Fleet:
             match message:
                 case pipe.Ready():
                     remote.ready = True
+                    self._changed.set()
                 case pipe.Beat():
                     remote.beat(message)
                 case pipe.Headers():
@@ -242,6 +254,7 @@ class Fleet:
         await asyncio.gather(*remote.notes, return_exceptions=True)
         if self.remotes.get(remote.slot) is remote:
             del self.remotes[remote.slot]
+        self._changed.set()
         left = await asyncio.to_thread(_left_by, self._folder.spool_dir, remote.slot)
         entries = {kept.attempt_id: kept for kept_by_path in left.values() for kept in kept_by_path}
         for path, kept_by_path in left.items():

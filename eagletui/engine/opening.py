@@ -1,5 +1,6 @@
 """Open a run's tokenizer, format and profiles for judging answers."""
 
+import gc
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -34,4 +35,6 @@ def open_desk(folder: RunFolder, config: RunConfig) -> Opened:
     doubts = fit_findings(tokenizer, fmt, 0, None)
     with LedgerReader(folder.ledger_path) as reader:
         profiles = chosen_profiles(config, reader.endpoints())
+    gc.collect()
+    gc.freeze()  # the tables of a vocabulary are for good; walking them again and again costs a tenth of a core
     return Opened(AnswerDesk(RunIds(config, tokenizer, fmt, profiles), doubted=bool(doubts)), tokenizer.hash, doubts)

@@ -193,6 +193,9 @@ class Runner:
         if self._gates.state in FINISHED_RUNS:
             await self._settler.cross_check()
         await self._lessons.doubt_format(self._doubts)
+        if self._gates.state not in FINISHED_RUNS:
+            self._load.begin()
+            await self._fleet.until_ready()
         await self._ledger.do(lambda writer: writer.beat("engine", ready=True, detail=self._detail()))
         tasks = [
             self._spawn(self._filing.run()),
@@ -205,8 +208,6 @@ class Runner:
         ]
         try:
             await self._keep_spooled()
-            if self._gates.state not in FINISHED_RUNS:
-                self._load.begin()
             while True:
                 if self._crash is not None:
                     raise self._crash

@@ -291,7 +291,8 @@ class ReplyReader:
 
     def usual(self, choice: Choice) -> None:
         """The choice of a usual event; says what `delta` and `entries` say of its JSON."""
-        text = whole_of(choice.delta.content)
+        text = choice.delta.content
+        text = text if text.isascii() else whole_of(text)
         self.content.append(text)
         self.deltas.append(Delta(text))
         if choice.logprobs is not None and choice.logprobs.content:

@@ -86,8 +86,13 @@ def lengths(mean: int, number: int, most: int, seed: int) -> list[int]:
 
 
 def write_recordings(path: Path, job: Job) -> None:
-    """Write answers of the job's lengths, put together from recorded ones."""
-    known = load_recordings(replay_path())
+    """Write answers of the job's lengths, put together from recorded ones in ASCII."""
+    vocabulary = load_tokenizer(tokenizer_dir()).vocabulary
+    known = [
+        recording
+        for recording in load_recordings(replay_path())
+        if recording.finish_reason == "stop" and vocabulary.decode(recording.output_ids[:-1]).isascii()
+    ]
     dice = random.Random(11)
     made = []
     for number, length in enumerate(lengths(job.output_tokens, RECORDINGS, job.max_tokens, 3)):
@@ -95,7 +100,7 @@ def write_recordings(path: Path, job: Job) -> None:
         logprobs: list[float] = []
         end = known[0]
         while len(ids) < length - 1:
-            piece = dice.choice([recording for recording in known if recording.finish_reason == "stop"])
+            piece = dice.choice(known)
             ids += piece.output_ids[:-1]
             logprobs += piece.logprobs[:-1]
             end = piece
