@@ -322,23 +322,27 @@ def workers(folder: RunFolder) -> list[WorkerStatus]:
     """List the workers that live or left a trace, engine first."""
     _reap()
     found: dict[WorkerRole, WorkerStatus] = {}
+    receivers: list[WorkerStatus] = []
     try:
         with LedgerReader(folder.ledger_path) as reader:
             for figures in reader.workers():
-                if figures.slot == 0:
-                    found[figures.role] = WorkerStatus(
-                        figures.role, figures.pid, figures.alive, figures.heartbeat_age_s
-                    )
+                status = WorkerStatus(figures.role, figures.pid, figures.alive, figures.heartbeat_age_s)
+                if figures.role == "receiver":
+                    receivers.append(status)
+                else:
+                    found[figures.role] = status
     except LedgerError:
         # A folder without a readable ledger can still have workers that hold locks.
         found.clear()
-    roles: tuple[WorkerRole, ...] = ("engine", "receiver", "extractor", "provider", "watcher")
+    roles: tuple[WorkerRole, ...] = ("engine", "extractor", "provider", "watcher")
     for role in roles:
         if is_locked(folder.lock_path(role)) and (role not in found or not found[role].alive):
             holder = read_holder(folder.lock_path(role))
             if holder is not None:
                 found[role] = WorkerStatus(role, holder.pid, True, None)
-    return [found[role] for role in roles if role in found]
+    others = [found[role] for role in roles if role in found]
+    engines = [worker for worker in others if worker.role == "engine"]
+    return [*engines, *receivers, *others[len(engines) :]]
 
 
 def is_alive(folder: RunFolder, role: WorkerRole) -> WorkerStatus | None:

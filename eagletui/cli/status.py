@@ -147,7 +147,8 @@ def status_pairs(snapshot: Snapshot) -> list[tuple[str, str]]:
         )
     for worker in snapshot.workers:
         how = "alive" if worker.alive else "ended" if worker.stopped else "gone"
-        pairs.append((worker.role, f"{how}, pid {worker.pid}, last heard {worker.heartbeat_age_s:,.0f} s ago"))
+        name = worker.role if worker.slot == 0 else f"{worker.role} {worker.slot}"
+        pairs.append((name, f"{how}, pid {worker.pid}, last heard {worker.heartbeat_age_s:,.0f} s ago"))
     pairs += [("finding", clean_line(f"{finding.sentence} {finding.action}")) for finding in snapshot.findings]
     return pairs
 
