@@ -32,7 +32,7 @@ from eagletui.core.notices import NoticeKind
 from eagletui.core.run_parts import RunPart
 
 MAY_CHANGE: Final = ("spend", "pace", "check", "notify")
-"""Sections that `run` on an existing run may change; everything else is frozen when the run is created."""
+"""Sections that `run` on an existing run may change, and `[run] mirror`; the rest is frozen when it is created."""
 
 RUN_NAME: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
 """What may name a run: it becomes a folder."""
@@ -46,6 +46,13 @@ def _resolve(value: object, info: ValidationInfo) -> object:
     folder = (info.context or {}).get("folder")
     path = Path(value).expanduser()
     return path if folder is None else Path(os.path.normpath(folder / path))
+
+
+def _resolve_place(value: object, info: ValidationInfo) -> object:
+    """A URL stays; a folder is resolved like every path."""
+    if not isinstance(value, str) or "://" in value:
+        return value
+    return str(_resolve(value, info))
 
 
 def _decimal(value: object) -> Decimal:
@@ -85,6 +92,8 @@ class RunSection(_Section):
     """Root of every random choice of the run."""
     part: Annotated[str, AfterValidator(_part)] | None = None
     """`I/N`: this run asks the prompts of part I of N, with that part's share of stop-at and cap."""
+    mirror: Annotated[str, BeforeValidator(_resolve_place)] | None = None
+    """A folder or URL (`s3://BUCKET/PREFIX`) under which a copy of the run is kept, at most a minute old."""
 
 
 class PromptsSection(_Section):
@@ -458,7 +467,7 @@ def changed_fields(old: RunConfig, new: RunConfig) -> list[str]:
 
 def may_change(field: str) -> bool:
     """Tell whether an existing run may take a new value of this dotted key."""
-    return field.split(".", 1)[0] in MAY_CHANGE
+    return field == "run.mirror" or field.split(".", 1)[0] in MAY_CHANGE
 
 
 def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -4,9 +4,9 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
 from eagletui.config import RunConfig, load_config
 from eagletui.core.errors import EagleError, LedgerError, ProviderError, RunError
@@ -23,6 +23,7 @@ from eagletui.engine.taking import Taker
 from eagletui.ledger.orders import Recovery
 from eagletui.ledger.rows import RunRow
 from eagletui.ledger.writer import LedgerWriter
+from eagletui.mirror import MirrorThread
 from eagletui.providers.base import Provider, ProviderFailure
 from eagletui.runs import RunFolder, refuse_merged
 
@@ -73,7 +74,8 @@ async def serve(folder: RunFolder, *, exit_when_paused: bool) -> int:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, runner.signalled)
-        return await runner.run()
+        async with _mirrored(folder, config, ledger):
+            return await runner.run()
     except EagleError as error:
         ledger.give_up()
         with contextlib.suppress(LedgerError):
@@ -85,6 +87,25 @@ async def serve(folder: RunFolder, *, exit_when_paused: bool) -> int:
         if desk is not None:
             desk.close()
         ledger.close()
+
+
+@contextlib.asynccontextmanager
+async def _mirrored(folder: RunFolder, config: RunConfig, ledger: LedgerThread) -> AsyncIterator[None]:
+    """Keep the copy that `[run] mirror` asks for, while the engine works."""
+    if config.run.mirror is None:
+        yield
+        return
+    loop = asyncio.get_running_loop()
+
+    def report(level: Literal["info", "warn", "error"], kind: str, message: str) -> None:
+        noted = ledger.do(lambda writer: writer.event(level, "engine", kind, message))
+        asyncio.run_coroutine_threadsafe(noted, loop)
+
+    mirror = MirrorThread(folder, config.run.mirror, report)
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(mirror.close)
 
 
 def _write_end(message: str, writer: LedgerWriter) -> None:

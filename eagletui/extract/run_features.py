@@ -37,10 +37,12 @@ from eagletui.extract.sealer import Report, Sealer
 from eagletui.extract.shards import IdsSample, SealedShard
 from eagletui.extract.space import DiskSpace
 from eagletui.extract.storage import FolderStorage, Storage, open_storage
+from eagletui.ledger.locks import is_locked
 from eagletui.ledger.orders import Feature
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_features import CensusRow, FeaturesReader
 from eagletui.ledger.writer_extract import ExtractorWriter
+from eagletui.mirror import MirrorThread
 from eagletui.runs import RunFolder
 
 if TYPE_CHECKING:
@@ -152,7 +154,7 @@ class RunExtractor:
         """
         config = config_from_json(self.reader.run().config_json)
         self.storage = open_storage(self.folder.features_dir, self._storage_url(config))
-        with self._beating():
+        with self._beating(), self._mirroring(config):
             if self.choices.follow and config.extract.when == "after" and not self._wait_for_the_end():
                 return Done(Progress(), 0, None)
             self.phase = "loading the model"
@@ -315,8 +317,8 @@ class RunExtractor:
         return asked if asked is not None or earlier is None else earlier.storage
 
     def _grows(self, config: RunConfig) -> bool:
-        """Tell whether samples still come while this process works: then a full disk pauses, and nothing is refused."""
-        return self.choices.follow and config.extract.when == "live"
+        """Tell whether no disk here has to hold what waits now: samples still come, or shards go elsewhere."""
+        return self.storage.url is not None or (self.choices.follow and config.extract.when == "live")
 
     def _choose(self) -> int:
         """Choose the samples of a token budget, and return how many are left out."""
@@ -423,6 +425,17 @@ class RunExtractor:
             ended.set()
             thread.join()
             self.writer.stop_beat("extractor")
+
+    @contextmanager
+    def _mirroring(self, config: RunConfig) -> Iterator[None]:
+        """Keep the copy that `[run] mirror` asks for, where no engine does."""
+        if config.run.mirror is None:
+            yield
+            return
+        engine = self.folder.lock_path("engine")
+        mirror = MirrorThread(self.folder, config.run.mirror, self.report, lambda: not is_locked(engine))
+        with closing(mirror):
+            yield
 
     def _figures(self) -> dict[str, object]:
         progress = self.progress
