@@ -1,10 +1,10 @@
-"""Take prompt files into a run: first check every line, then add everything in one transaction or nothing.
+"""Take prompt files into a run: everything in one transaction, or nothing if any line is wrong.
 
-Files are streamed twice and no prompt is kept, so memory stays flat whatever the size.
+Files are streamed and no prompt is kept, so memory stays flat whatever the size.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby, islice
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from eagletui.config import PromptsSection
 from eagletui.core.chat import Prompt
-from eagletui.core.errors import InputError, Problem, PromptFileError
+from eagletui.core.errors import Problem, PromptFileError
 from eagletui.core.run_parts import RunPart
 from eagletui.core.text import clean_line
 from eagletui.ledger.orders import NewPrompt
@@ -94,15 +94,10 @@ def take_census(section: PromptsSection, part: RunPart | None = None) -> Census:
         PromptFileError: with the first 20 problems of all files.
     """
     counted = Census()
-    first: list[Problem] = []
-    total = 0
-    for item in _walk(section, counted, part):
-        if isinstance(item, Problem):
-            total += 1
-            if len(first) < MAX_PROBLEMS:
-                first.append(item)
-    if first:
-        raise PromptFileError(first, total)
+    problems = Problems()
+    for _ in problems.without(_walk(section, counted, part)):
+        pass
+    problems.raise_any()
     return counted
 
 
@@ -112,7 +107,7 @@ def chosen_prompts(section: PromptsSection) -> Iterator[Chosen]:
 
 
 def ingest(section: PromptsSection, writer: IngestWriter, part: RunPart | None = None) -> Census:
-    """Add the prompt files of a config to a ledger, all or nothing.
+    """Add the prompt files of a config to a ledger, all or nothing, in one reading.
 
     Args:
         section: the files and what is asked of them.
@@ -121,23 +116,54 @@ def ingest(section: PromptsSection, writer: IngestWriter, part: RunPart | None =
 
     Raises:
         PromptFileError: with the first 20 problems of all files; nothing was added.
-        InputError: a file changed between the check and the reading; nothing was added.
     """
-    expected = take_census(section, part)
     added = Census()
-    with writer.transaction():
-        items = (item for item in _walk(section, added, part) if isinstance(item, Chosen))
-        for path, chosen in groupby(items, key=lambda item: item.path):
-            source_id = writer.add_source(path, expected.sha256[path], expected.by_file[path])
-            while batch := [_new_prompt(item, part) for item in islice(chosen, _BATCH)]:
-                writer.add_prompts(batch, source_id)
-        for path in section.path:
-            if not expected.by_file[path] and path in expected.sha256:
-                writer.add_source(path, expected.sha256[path], 0)
-        changed = [path for path in section.path if added.sha256.get(path) != expected.sha256[path]]
-        if changed:
-            raise InputError(f"{changed[0]}: changed while it was read. Nothing was ingested; run again.")
+    problems = Problems()
+    with writer.in_bulk():
+        for path, items in groupby(_walk(section, added, part), key=_path_of):
+            source_id: int | None = None if problems.total else writer.begin_source(path)
+            chosen = problems.without(items)
+            while batch := list(islice(chosen, _BATCH)):
+                if source_id is not None and not problems.total:
+                    writer.add_prompts([_new_prompt(item, part) for item in batch], source_id)
+            if source_id is not None and path in added.sha256:
+                writer.end_source(source_id, added.sha256[path], added.by_file[path])
+        problems.raise_any()
+        for path, sha256 in added.sha256.items():
+            if not added.by_file[path]:
+                writer.add_source(path, sha256, 0)
     return added
+
+
+@dataclass(slots=True)
+class Problems:
+    """What is wrong with prompt files: the first ones, and how many."""
+
+    first: list[Problem] = field(default_factory=list)
+    total: int = 0
+
+    def without(self, items: Iterable[Chosen | Problem]) -> Iterator[Chosen]:
+        """Take the problems out of what was read."""
+        for item in items:
+            if isinstance(item, Chosen):
+                yield item
+                continue
+            self.total += 1
+            if len(self.first) < MAX_PROBLEMS:
+                self.first.append(item)
+
+    def raise_any(self) -> None:
+        """Raise what was taken.
+
+        Raises:
+            PromptFileError: there was any.
+        """
+        if self.first:
+            raise PromptFileError(self.first, self.total)
+
+
+def _path_of(item: Chosen | Problem) -> Path:
+    return item.path if isinstance(item, Chosen) else Path(item.file)
 
 
 def _walk(section: PromptsSection, counted: Census, part: RunPart | None) -> Iterator[Chosen | Problem]:

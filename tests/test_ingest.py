@@ -1,6 +1,7 @@
 """Ingestion: all or nothing, every fault with its line, stable keys, limits, and flat memory."""
 
 import json
+import sqlite3
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eagletui.config import PromptsSection
-from eagletui.core.errors import InputError, PromptFileError
+from eagletui.core.errors import PromptFileError
 from eagletui.ingest import ingest, take_census
 from eagletui.ledger.create import create_ledger
 from eagletui.ledger.filters import SampleFilter
 from eagletui.ledger.reader import LedgerReader
+from eagletui.ledger.triggers import trigger_statements
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.ledger.writer_ingest import IngestWriter
 from eagletui.prompts.seen import Place, SeenKeys
@@ -165,18 +167,27 @@ def test_ingesting_again_adds_nothing(tmp_path: Path, ledger: Path) -> None:
     assert len(_keys(ledger)) == 2
 
 
-def test_a_file_that_changes_between_check_and_reading_is_refused_whole(tmp_path: Path, ledger: Path) -> None:
-    path = _file(tmp_path, "p.jsonl", {"id": "x", "prompt": "a"})
-
-    class ChangingWriter(IngestWriter):
-        def add_source(self, path: Path | str, sha256: str, samples: int) -> int:
-            with Path(path).open("a") as file:
-                file.write('{"id": "y", "prompt": "b"}\n')
-            return super().add_source(path, sha256, samples)
-
-    with ChangingWriter(ledger) as writer, pytest.raises(InputError, match="changed while it was read"):
-        ingest(_section(path), writer)
-    assert _keys(ledger) == []
+def test_what_is_counted_in_bulk_is_what_rows_say(tmp_path: Path, ledger: Path) -> None:
+    first = _file(tmp_path, "a.jsonl", *({"id": f"a{n}", "prompt": "x"} for n in range(3)))
+    second = _file(tmp_path, "b.jsonl", *({"id": f"b{n}", "prompt": "x", "dataset": "other"} for n in range(2)))
+    with IngestWriter(ledger) as writer:
+        ingest(_section(first), writer)
+        ingest(_section(first, second), writer)
+    with LedgerReader(ledger) as reader:
+        snapshot = reader.snapshot()
+    assert snapshot.samples == 5
+    with sqlite3.connect(ledger) as connection:
+        told = connection.execute(
+            "SELECT scope, value FROM counters WHERE kind = 'state' AND name = 'queued'"
+        ).fetchall()
+        triggers = connection.execute("SELECT count(*) FROM sqlite_master WHERE type = 'trigger'").fetchone()
+        assert sorted(told) == [("a", 3), ("other", 2)]
+        assert triggers == (len(list(trigger_statements())),)
+        assert connection.execute("SELECT path, samples FROM sources ORDER BY id").fetchall() == [
+            (str(first), 6),
+            (str(second), 2),
+        ]
+    connection.close()
 
 
 def test_previews_are_one_clean_line_of_the_last_question(tmp_path: Path, ledger: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from eagletui.core.errors import LedgerError, RunError
 from eagletui.ledger.connection import connect_writer, mapped_errors
-from eagletui.ledger.triggers import COUNTERS, TRAINABLE, trigger_statements
+from eagletui.ledger.triggers import COUNTERS, TRAINABLE, count_statement, trigger_statements
 
 _NUMBERED: Final = ("prompts", "samples", "attempts", "shards")
 """Tables whose rows others point to by number."""
@@ -283,16 +283,7 @@ def _count(connection: sqlite3.Connection) -> None:
     )
     connection.execute("DELETE FROM counters")
     for counter in COUNTERS:
-        name, scope, value, when = (
-            text.replace("{row}", counter.table) for text in (counter.name, counter.scope, counter.value, counter.when)
-        )
-        connection.execute(
-            f"""INSERT INTO counters (kind, name, scope, value)
-            SELECT '{counter.kind}', name, scope, sum(value)
-            FROM (SELECT {name} AS name, {scope} AS scope, {value} AS value FROM {counter.table} WHERE {when})
-            WHERE value IS NOT NULL GROUP BY name, scope
-            ON CONFLICT (kind, name, scope) DO UPDATE SET value = value + excluded.value"""
-        )
+        connection.execute(count_statement(counter))
 
 
 def _finish_run(connection: sqlite3.Connection) -> None:

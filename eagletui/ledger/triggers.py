@@ -167,6 +167,23 @@ def trigger_statements() -> Iterator[str]:
     yield from _extract_triggers()
 
 
+def count_statement(counter: Counter, which: str = "true") -> str:
+    """Return the statement that adds a counter's figures over rows, by the expressions that its triggers use.
+
+    Args:
+        counter: which.
+        which: condition on the rows of its table.
+    """
+    name, scope, value, when = (
+        text.replace("{row}", counter.table) for text in (counter.name, counter.scope, counter.value, counter.when)
+    )
+    return f"""INSERT INTO counters (kind, name, scope, value)
+        SELECT '{counter.kind}', name, scope, sum(value)
+        FROM (SELECT {name} AS name, {scope} AS scope, {value} AS value FROM {counter.table} WHERE ({when}) AND {which})
+        WHERE value IS NOT NULL GROUP BY name, scope
+        ON CONFLICT (kind, name, scope) DO UPDATE SET value = value + excluded.value"""
+
+
 def _move_triggers() -> Iterator[str]:
     for machine, noun, table in (
         ("sample", "a sample", "samples"),

@@ -1,12 +1,15 @@
 """Add prompts and their samples."""
 
+import json
 import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from eagletui.core.errors import LedgerError
 from eagletui.ledger.codecs import pack_prompt
 from eagletui.ledger.orders import NewPrompt
+from eagletui.ledger.triggers import COUNTERS, count_statement
 from eagletui.ledger.turns import WAITS
 from eagletui.ledger.writer_base import Writer
 
@@ -43,6 +46,40 @@ class IngestWriter(Writer):
             (source_id,) = connection.execute("SELECT id FROM sources WHERE sha256 = ?", (sha256,)).fetchone()
         return int(source_id)
 
+    def begin_source(self, path: Path) -> int:
+        """Record a prompt file that is about to be read, and return its id; `end_source` must follow."""
+        return self.add_source(path, f"being read: {path}", 0)
+
+    def end_source(self, source_id: int, sha256: str, samples: int) -> None:
+        """Record what a prompt file was, once it is read; one with the content of an earlier one joins that."""
+        with self._transactions.begin() as connection:
+            known = connection.execute("SELECT id FROM sources WHERE sha256 = ?", (sha256,)).fetchone()
+            if known is None:
+                named = (sha256, samples, source_id)
+                connection.execute("UPDATE sources SET sha256 = ?, samples = ? WHERE id = ?", named)
+                return
+            connection.execute("UPDATE sources SET samples = samples + ? WHERE id = ?", (samples, known[0]))
+            connection.execute("UPDATE prompts SET source_id = ? WHERE source_id = ?", (known[0], source_id))
+            connection.execute("DELETE FROM sources WHERE id = ?", (source_id,))
+
+    @contextmanager
+    def in_bulk(self) -> Iterator[None]:
+        """Add everything inside the block in one transaction, counted once at its end and not row by row."""
+        with self._transactions.begin() as connection:
+            triggers = connection.execute(
+                "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'samples'"
+                " AND (sql LIKE '%AFTER INSERT ON samples%' OR sql LIKE '%BEFORE INSERT ON samples%')"
+            ).fetchall()
+            (last,) = connection.execute("SELECT coalesce(max(id), 0) FROM samples").fetchone()
+            for name, _ in triggers:
+                connection.execute(f'DROP TRIGGER "{name}"')
+            yield
+            for counter in COUNTERS:
+                if counter.table == "samples":
+                    connection.execute(count_statement(counter, "samples.id > ?"), (last,))
+            for _, sql in triggers:
+                connection.execute(sql)
+
     def add_prompts(self, batch: Sequence[NewPrompt], source_id: int | None = None) -> int:
         """Add prompts and queue their samples; prompts whose key is known already are left as they are.
 
@@ -56,48 +93,69 @@ class IngestWriter(Writer):
         Raises:
             LedgerError: two different prompts would give samples of the same key.
         """
-        added = 0
         with self._transactions.begin() as connection:
             if source_id is None:
                 (source_id,) = connection.execute("SELECT max(id) FROM sources").fetchone()
-            for prompt in batch:
-                cursor = connection.execute(
-                    "INSERT INTO prompts (id, prompt_key, source_id, dataset, body, preview) VALUES (?, ?, ?, ?, ?, ?)"
-                    " ON CONFLICT (prompt_key) DO NOTHING",
-                    (
-                        prompt.number,
-                        prompt.prompt_key,
-                        source_id,
-                        prompt.dataset,
-                        pack_prompt(prompt.prompt),
-                        prompt.preview,
-                    ),
+            fresh = _fresh(connection, batch)
+            (last,) = connection.execute("SELECT coalesce(max(id), 0) FROM prompts").fetchone()
+            numbered = [
+                (prompt, last + place if prompt.number is None else prompt.number)
+                for place, prompt in enumerate(fresh, start=1)
+            ]
+            connection.executemany(
+                "INSERT INTO prompts (id, prompt_key, source_id, dataset, body, preview) VALUES (?, ?, ?, ?, ?, ?)",
+                [
+                    (number, prompt.prompt_key, source_id, prompt.dataset, pack_prompt(prompt.prompt), prompt.preview)
+                    for prompt, number in numbered
+                ],
+            )
+            rows = [row for prompt, number in numbered for row in _sample_rows(prompt, number)]
+            try:
+                connection.executemany(
+                    "INSERT INTO samples (id, sample_key, prompt_id, answer_index, turn, dataset, not_before)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    rows,
                 )
-                if cursor.rowcount == 0:
-                    continue
-                prompt_id = cursor.lastrowid
-                first = prompt.first_sample_number
-                rows = [
-                    (
-                        None if first is None else first + index,
-                        key,
-                        prompt_id,
-                        answer,
-                        turn,
-                        prompt.dataset,
-                        0.0 if turn == prompt.turns[0] else WAITS,
-                    )
-                    for index, (key, answer, turn) in enumerate(sample_keys(prompt))
-                ]
-                try:
-                    connection.executemany(
-                        "INSERT INTO samples (id, sample_key, prompt_id, answer_index, turn, dataset, not_before)"
-                        " VALUES (?, ?, ?, ?, ?, ?, ?)",
-                        rows,
-                    )
-                except sqlite3.IntegrityError as error:
-                    raise LedgerError(
-                        f"prompt {prompt.prompt_key!r} gives a sample key that another prompt has: rename its id"
-                    ) from error
-                added += len(rows)
-        return added
+            except sqlite3.IntegrityError as error:
+                raise LedgerError(
+                    f"prompt {_clashing(connection, numbered)!r} gives a sample key that another prompt has: "
+                    "rename its id"
+                ) from error
+        return len(rows)
+
+
+_SampleValues = tuple[int | None, str, int, int, int, str, float]
+
+
+def _fresh(connection: sqlite3.Connection, batch: Sequence[NewPrompt]) -> list[NewPrompt]:
+    """Leave out prompts whose key is known, also from earlier in the batch."""
+    by_key: dict[str, NewPrompt] = {}
+    for prompt in batch:
+        by_key.setdefault(prompt.prompt_key, prompt)
+    known = connection.execute(
+        "SELECT prompt_key FROM prompts WHERE prompt_key IN (SELECT value FROM json_each(?))",
+        (json.dumps(list(by_key)),),
+    )
+    for (key,) in known.fetchall():
+        del by_key[key]
+    return list(by_key.values())
+
+
+def _sample_rows(prompt: NewPrompt, prompt_id: int) -> Iterator[_SampleValues]:
+    first = prompt.first_sample_number
+    for index, (key, answer, turn) in enumerate(sample_keys(prompt)):
+        number = None if first is None else first + index
+        yield number, key, prompt_id, answer, turn, prompt.dataset, 0.0 if turn == prompt.turns[0] else WAITS
+
+
+def _clashing(connection: sqlite3.Connection, numbered: Sequence[tuple[NewPrompt, int]]) -> str:
+    """Name the prompt one of whose sample keys belongs to another."""
+    owners: dict[str, int] = {}
+    for prompt, number in numbered:
+        for key, _, _ in sample_keys(prompt):
+            taken = connection.execute(
+                "SELECT 1 FROM samples WHERE sample_key = ? AND prompt_id <> ?", (key, number)
+            ).fetchone()
+            if taken or owners.setdefault(key, number) != number:
+                return prompt.prompt_key
+    return numbered[0][0].prompt_key

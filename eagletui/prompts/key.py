@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from json.encoder import encode_basestring
 
 from eagletui.core.chat import Message, Prompt
 from eagletui.prompts.fields import Fault, found
@@ -28,9 +29,17 @@ def content_key(prompt: Prompt) -> str:
 
     The same conversation and tools give the same key however the JSON was spaced or escaped.
     """
-    tools = None if prompt.tools_json is None else json.loads(prompt.tools_json)
-    content = json.dumps([[_parts(message) for message in prompt.messages], tools], ensure_ascii=False)
+    tools = "null" if prompt.tools_json is None else json.dumps(json.loads(prompt.tools_json), ensure_ascii=False)
+    content = f"[[{', '.join(map(_written, prompt.messages))}], {tools}]"
     return hashlib.sha256(content.encode("utf-8")).hexdigest()[:HASH_CHARACTERS]
+
+
+def _written(message: Message) -> str:
+    """Write a message as JSON; by hand where it is plain, as nearly all are: that is several times as fast."""
+    beside = (message.reasoning, message.tool_call_id, message.name)
+    if message.content is not None and not message.tool_calls and beside == (None, None, None):
+        return f'["{message.role}", {encode_basestring(message.content)}, null, [], null, null]'
+    return json.dumps(_parts(message), ensure_ascii=False)
 
 
 def _parts(message: Message) -> list[object]:
