@@ -291,6 +291,8 @@ class ExtractSection(_Section):
     """URL below which the shards go (`s3://BUCKET/PREFIX`, `gs://...`, `file:///...`); None: into the run folder."""
     layers: list[int] | None = None
     """Decoder layers whose input is recorded; None: 2, L//2, L-3."""
+    stream_ahead: int | None = Field(default=None, ge=1)
+    """Sealed shards that may wait for a trainer, which acknowledges and so deletes them; None: features are kept."""
 
 
 class ExportSection(_Section):

@@ -72,6 +72,15 @@ def extract(
             "--token-budget", metavar="N", min=1, help="At most N tokens, every data set and length in its share."
         ),
     ] = None,
+    stream_ahead: Annotated[
+        int | None,
+        typer.Option(
+            "--stream-ahead",
+            metavar="N",
+            min=1,
+            help="Keep N sealed shards ahead of a trainer; one that gets an empty SHARD.ack beside it is deleted.",
+        ),
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:
     """Compute hidden states over ids that are fixed already: of a run, into its features folder, or of a file.
@@ -95,7 +104,7 @@ def extract(
                 "found a file of ids. Make a run of it with: eagletui import RUN IDS.jsonl"
             )
         order = Order(model, engine or "local", server, dtype or "auto")
-        return _of_file(file, order, out or file.with_name(f"{file.stem}-features"), token_budget, json_)
+        return _of_file(file, order, out or file.with_name(f"{file.stem}-features"), token_budget, stream_ahead, json_)
     folder = find(source)
     if out is not None:
         raise InputError(
@@ -114,16 +123,19 @@ def extract(
         storage=storage,
         gpus_per_worker=gpus_per_worker,
         token_budget=token_budget,
+        stream_ahead=stream_ahead,
     )
     return _of_run(folder, choices, json_)
 
 
-def _of_file(file: Path, order: "Order", out: Path, token_budget: int | None, json_: bool) -> int:
+def _of_file(
+    file: Path, order: "Order", out: Path, token_budget: int | None, stream_ahead: int | None, json_: bool
+) -> int:
     from eagletui.extract.file_run import Watching, extract_file
 
     with _shown() as shown:
         watching = Watching(shown.report, shown.start, shown.step)
-        done = extract_file(file, order, out, watching, token_budget=token_budget)
+        done = extract_file(file, order, out, watching, token_budget=token_budget, stream_ahead=stream_ahead)
     if json_:
         print_json(asdict(done))
     else:

@@ -50,6 +50,7 @@ from eagletui.export.trainer_folder import (
 )
 from eagletui.export.trainer_target import ExportTarget, target_of_features, target_to_run
 from eagletui.export.vocabulary import kept_vocabulary, vocabulary_digest
+from eagletui.extract.acknowledged import read_acknowledged
 from eagletui.extract.space import DiskSpace, size_text
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_features import FeaturesReader
@@ -204,8 +205,17 @@ def _earlier(out: Path) -> tuple[TrainerManifest | None, list[ExportedRow]]:
 
 
 def _places(folder: RunFolder, reader: LedgerReader) -> dict[str, FeaturePlace]:
-    """Map each sample with current features to where they lie."""
+    """Map each sample with current features to where they lie.
+
+    Raises:
+        RunError: a trainer has acknowledged some of them, so that they are gone.
+    """
     places: dict[str, FeaturePlace] = {}
+    if gone := read_acknowledged(folder.features_dir):
+        raise RunError(
+            f"A trainer has acknowledged {len(gone)} shards of run {folder.name} and they were deleted: a whole export "
+            "cannot be made of the rest. Export the ids alone with --online, or move RUN/features away and extract again."
+        )
     with FeaturesReader(folder.ledger_path) as features:
         for shard in reader.shards():
             for feature in features.features_of(shard.path):

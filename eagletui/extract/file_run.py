@@ -10,6 +10,7 @@ from typing import Final
 from eagletui.core.errors import RunError
 from eagletui.core.features import Stored, rows_per_shard, shard_number
 from eagletui.core.subset import Candidate, choose
+from eagletui.extract.acknowledged import Stream, forget_acknowledged, read_acknowledged
 from eagletui.extract.computing import Backend
 from eagletui.extract.describe import describe
 from eagletui.extract.engines import Order, open_backend
@@ -43,12 +44,13 @@ class Extracted:
 
     out: str
     samples: int
-    """In the folder now."""
+    """With features, those that a trainer acknowledged included."""
     rows: int
     """Their tokens."""
     bytes: int
-    """Of all shards."""
+    """Of the shards that are there."""
     shards: int
+    """Sealed, those that a trainer acknowledged included."""
     computed: int
     """Samples computed by this call; the others were there."""
     refused: int
@@ -84,6 +86,7 @@ def extract_file(
     *,
     shard_mib: int = SHARD_MIB,
     token_budget: int | None = None,
+    stream_ahead: int | None = None,
     space: DiskSpace | None = None,
 ) -> Extracted:
     """Compute the features of every sample in a file; a second call goes on where the first one ended.
@@ -97,6 +100,7 @@ def extract_file(
         watching: takes progress and messages.
         shard_mib: size of a full shard.
         token_budget: tokens that the folder may hold in the end; None: no limit.
+        stream_ahead: sealed shards that may wait for a trainer to acknowledge them; None: features are kept.
         space: the disk; None looks at the real one.
 
     Raises:
@@ -108,11 +112,11 @@ def extract_file(
     checked = check_ids_file(ids)
     if find_manifest(out) is None and out.exists() and any(out.iterdir()):
         raise RunError(f"{out} is not empty and holds no features. Name another folder with --out.")
-    job = _Job(checked, out, watching, shard_mib, token_budget, space or DiskSpace.below(out))
-    there = sum(shard.rows for shard in read_shard_list(out))
+    job = _Job(checked, out, watching, shard_mib, token_budget, stream_ahead, space or DiskSpace.below(out))
+    there = sum(shard.rows for shard in _listed_or_acknowledged(out))
     tokens = min(checked.rows, token_budget or checked.rows) - there
     foreseen = foresee(order, len(checked.lengths), max(0, tokens))
-    if foreseen is not None:
+    if foreseen is not None and stream_ahead is None:
         require_room(job.space, foreseen, _ELSEWHERE)
     with closing(open_backend(order, watching.report)) as backend:
         done = _extract(job, backend, order.stored(backend.facts))
@@ -126,6 +130,7 @@ class _Job:
     watching: Watching
     shard_mib: int
     token_budget: int | None
+    stream_ahead: int | None
     space: DiskSpace
 
 
@@ -138,9 +143,10 @@ def _extract(job: _Job, backend: Backend, stored: Stored) -> Extracted:
     manifest = describe(facts, backend.layers, stored, source=source, capture="undecided", versions=backend.versions)
     missing = _missing(out, checked, _listed(out, manifest), job.token_budget)
     rows = sum(checked.lengths[index] for index in missing)
-    require_room(job.space, Need(len(missing), rows, facts.hidden_size, stored), _ELSEWHERE)
-    watching.start(len(missing), rows)
     capacity = rows_per_shard(job.shard_mib, facts.hidden_size, stored)
+    at_once = rows if job.stream_ahead is None else min(rows, (job.stream_ahead + 1) * capacity)
+    require_room(job.space, Need(len(missing), at_once, facts.hidden_size, stored), _ELSEWHERE)
+    watching.start(len(missing), rows)
 
     def commit(shard: SealedShard) -> None:
         if read_manifest(out).capture != backend.choice:
@@ -151,21 +157,28 @@ def _extract(job: _Job, backend: Backend, stored: Stored) -> Extracted:
         listed = _listed(out, manifest)
         missing = _missing(out, checked, listed, job.token_budget)
         write_shard_list(out, listed)
+        forget_acknowledged(out, read_acknowledged(out))
         remove_orphans(out, (shard.path for shard in listed))
         if find_manifest(out) is None:
             write_manifest(out, manifest)
-        first = 1 + max((shard_number(shard.path) or 0 for shard in listed), default=-1)
-        with Sealer(out, first, job.space, commit, watching.report) as sealer:
+        used = (shard_number(path) or 0 for path in {*(shard.path for shard in listed), *read_acknowledged(out)})
+        first = 1 + max(used, default=-1)
+        hold: Callable[[], str | None] = lambda: None  # noqa: E731 - a sealer that need not wait
+        if job.stream_ahead is not None:
+            stream = Stream(out, job.stream_ahead)
+            stream.begin([shard.path for shard in listed])
+            hold = stream.hold
+        with Sealer(out, first, job.space, commit, watching.report, hold=hold) as sealer:
             gatherer = Gatherer(backend, watching.report, stored, capacity, watching.step)
             for start in range(0, len(missing), WINDOW_SAMPLES):
                 gatherer.add(list(checked.samples(missing[start : start + WINDOW_SAMPLES])), sealer, lambda: True)
             gatherer.seal_open(sealer)
-    shards = read_shard_list(out)
+    shards = _listed_or_acknowledged(out)
     return Extracted(
         out=str(out),
         samples=sum(shard.samples for shard in shards),
         rows=sum(shard.rows for shard in shards),
-        bytes=sum(shard.bytes for shard in shards),
+        bytes=sum(shard.bytes for shard in shards if (out / shard.path).exists()),
         shards=len(shards),
         computed=gatherer.progress.samples,
         refused=gatherer.progress.refused,
@@ -185,12 +198,20 @@ def _listed(out: Path, manifest: Manifest) -> tuple[ListedShard, ...]:
     if old is None:
         return ()
     require_same(out, old, manifest)
-    return read_shard_list(out)
+    acknowledged = read_acknowledged(out)
+    return tuple(shard for shard in read_shard_list(out) if shard.path not in acknowledged)
+
+
+def _listed_or_acknowledged(out: Path) -> list[ListedShard]:
+    """List the shards that were sealed, whether or not a trainer has acknowledged them."""
+    gone = read_acknowledged(out)
+    there = [shard for shard in read_shard_list(out) if shard.path not in gone]
+    return there + [ListedShard(shard.path, len(shard.sample_ids), shard.rows, 0, "") for shard in gone.values()]
 
 
 def _missing(out: Path, checked: IdsFile, listed: tuple[ListedShard, ...], token_budget: int | None) -> list[int]:
     """List the places in the file whose samples no committed shard holds, up to the budget."""
-    present: set[str] = set()
+    present = {key for shard in read_acknowledged(out).values() for key in shard.sample_ids}
     for shard in listed:
         with ShardReader(out / shard.path) as reader:
             present.update(reader.keys)

@@ -18,6 +18,7 @@ from eagletui.core.errors import InputError, LedgerError, ModelError
 from eagletui.core.features import Stored, rows_per_shard, shard_number
 from eagletui.core.subset import Candidate, choose
 from eagletui.core.text import clean_line
+from eagletui.extract.acknowledged import Stream, forget_acknowledged, read_acknowledged
 from eagletui.extract.computing import Backend, Described, Engine
 from eagletui.extract.describe import describe
 from eagletui.extract.engines import Order, StoredChoice, open_backend
@@ -94,6 +95,8 @@ class Choices:
     echo: Report = lambda _level, _kind, _message: None
     """Hears what goes into the ledger as events."""
     seal_after_s: float = SEAL_AFTER_S
+    stream_ahead: int | None = None
+    """Sealed shards that may wait for the trainer, instead of `extract.stream_ahead`; None: its choice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +145,7 @@ class RunExtractor:
         self._gatherer: Gatherer | None = None
         self._without_prompt_told = 0
         self.progress = Progress()
+        self._stream: Stream | None = None
         self.storage: Storage = FolderStorage(folder.features_dir)
         self._sealer: Sealer | None = None
 
@@ -159,8 +163,13 @@ class RunExtractor:
                 return Done(Progress(), 0, None)
             self.phase = "loading the model"
             order = self._order(config)
+            if self._ahead(config) is not None and (order.engine == "ray" or self.storage.url is not None):
+                raise InputError(
+                    "--stream-ahead goes with shards that this process seals in the run's own folder; found "
+                    f"{'--engine ray' if order.engine == 'ray' else '--storage'}."
+                )
             left_out = self._choose()
-            if not self._grows(config):
+            if self._needs_all_room(config):
                 foreseen = foresee(order, *self._waiting())
                 if foreseen is not None:
                     require_room(self._disk, foreseen, _ELSEWHERE)
@@ -201,8 +210,11 @@ class RunExtractor:
         facts = backend.facts
         samples, tokens = self._waiting()
         need = Need(samples, tokens, facts.hidden_size, stored)
-        if not self._grows(config):
+        if self._needs_all_room(config):
             require_room(self._disk, need, _ELSEWHERE)
+        elif (ahead := self._ahead(config)) is not None:
+            rows = min(tokens, (ahead + 1) * rows_per_shard(config.extract.shard_mib, facts.hidden_size, stored))
+            require_room(self._disk, replace(need, tokens=rows), "or let --stream-ahead be smaller")
         elif said := short_of(self._disk, need, self.reader.snapshot(), config.sampling.max_tokens):
             self.report("warn", "disk_short", said)
         self._manifest = self._prepare(describe_run(self.reader, backend, stored, self.storage))
@@ -210,6 +222,7 @@ class RunExtractor:
         if not self.choices.follow:
             self.choices.start(samples, tokens)
         capacity = rows_per_shard(config.extract.shard_mib, facts.hidden_size, stored)
+        self._begin_stream(config)
         progress = make(stored, capacity)
         self.phase = "ending"
         if progress.samples:
@@ -231,6 +244,7 @@ class RunExtractor:
                 self.report,
                 storage=self.storage,
                 stopping=self.stop.is_set,
+                hold=self._stream.hold if self._stream else lambda: None,
             ) as sealer:
                 self._sealer = sealer
                 self._work(gatherer, sealer)
@@ -320,6 +334,19 @@ class RunExtractor:
         """Tell whether no disk here has to hold what waits now: samples still come, or shards go elsewhere."""
         return self.storage.url is not None or (self.choices.follow and config.extract.when == "live")
 
+    def _ahead(self, config: RunConfig) -> int | None:
+        """Return how many sealed shards may wait for a trainer; None where features are kept."""
+        return self.choices.stream_ahead or config.extract.stream_ahead
+
+    def _needs_all_room(self, config: RunConfig) -> bool:
+        return not self._grows(config) and self._ahead(config) is None
+
+    def _begin_stream(self, config: RunConfig) -> None:
+        ahead = self._ahead(config)
+        if ahead is not None:
+            self._stream = Stream(self.folder.features_dir, ahead)
+            self._stream.begin([shard.path for shard in self.reader.shards()])
+
     def _choose(self) -> int:
         """Choose the samples of a token budget, and return how many are left out."""
         if self.choices.token_budget is None:
@@ -363,13 +390,17 @@ class RunExtractor:
             require_same(features, old, manifest)
             manifest = replace(manifest, capture=old.capture)
         write_manifest(features, manifest)
+        acknowledged = read_acknowledged(features)
+        forget_acknowledged(features, acknowledged)
         for shard in self.reader.shards():
+            if shard.path in acknowledged:
+                continue
             found = self.storage.size(shard.path)
             if found != shard.bytes:
                 lost = self.writer.drop_shard(shard.path)
                 what = "is gone" if found is None else f"has {found} bytes instead of {shard.bytes}"
                 self.report("error", "shard_lost", f"{shard.path} {what}; its {lost} samples are computed again.")
-        kept = self.reader.shards()
+        kept = [shard for shard in self.reader.shards() if shard.path not in acknowledged]
         orphans = self.storage.remove_orphans(shard.path for shard in kept)
         if orphans:
             self.report("info", "orphans_removed", f"Removed {', '.join(orphans)}, left by an interrupted extractor.")
@@ -439,14 +470,20 @@ class RunExtractor:
 
     def _figures(self) -> dict[str, object]:
         progress = self.progress
-        full = self._sealer is not None and self._sealer.waits_for_space
         return {
-            "phase": "waiting for disk space" if full else self.phase,
+            "phase": self._phase(),
             "samples": progress.samples,
             "rows": progress.rows,
             "rows_per_s": round(progress.rows_per_s, 1),
             "refused": progress.refused,
         }
+
+    def _phase(self) -> str:
+        if self._sealer is not None and self._sealer.waits_for_space:
+            return "waiting for disk space"
+        if self._sealer is not None and self._sealer.is_held:
+            return "waiting for the trainer"
+        return self.phase
 
 
 def describe_run(reader: LedgerReader, backend: Described, stored: Stored, storage: Storage) -> Manifest:

@@ -42,6 +42,7 @@ class Sealer:
         *,
         storage: Storage | None = None,
         stopping: Callable[[], bool] = lambda: False,
+        hold: Callable[[], str | None] = lambda: None,
         space_poll_s: float = _SPACE_POLL_S,
     ) -> None:
         """Start the thread.
@@ -54,6 +55,8 @@ class Sealer:
             report: tells what people should know; called from the thread.
             storage: where shards go; None: into the folder.
             stopping: the process must end; a shard that a full disk keeps waiting is then given up.
+            hold: asked from the thread before a shard is written: why it must wait, one sentence; None: it need not.
+                A process that must end does not wait.
             space_poll_s: how often a full disk is looked at again.
         """
         self._folder = folder
@@ -63,9 +66,11 @@ class Sealer:
         self._on_sealed = on_sealed
         self._report = report
         self._stopping = stopping
+        self._hold = hold
         self._space_poll_s = space_poll_s
         self._abandoned = threading.Event()
         self._waits_for_space = threading.Event()
+        self._is_held = threading.Event()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sealer")
         self._handed_over: deque[Future[None]] = deque()
 
@@ -73,6 +78,11 @@ class Sealer:
     def waits_for_space(self) -> bool:
         """The disk is full; nothing is written until it has room."""
         return self._waits_for_space.is_set()
+
+    @property
+    def is_held(self) -> bool:
+        """A shard is complete, and something else than the disk lets it wait."""
+        return self._is_held.is_set()
 
     def submit(self, shard: OpenShard) -> None:
         """Hand over a shard; waits while one is being written and another is waiting.
@@ -129,6 +139,7 @@ class Sealer:
 
     def _work(self, shard: OpenShard) -> None:
         try:
+            self._wait_while_held()
             sealed = self._seal_when_there_is_room(shard)
             if sealed is not None:
                 self._number += 1
@@ -136,6 +147,17 @@ class Sealer:
         except BaseException:
             self._abandoned.set()  # no later shard may overtake the one that failed
             raise
+
+    def _wait_while_held(self) -> None:
+        while not self._abandoned.is_set() and not self._stopping():
+            why = self._hold()
+            if why is None:
+                break
+            if not self.is_held:
+                self._is_held.set()
+                self._report("info", "held", why)
+            self._abandoned.wait(_CHECK_S)
+        self._is_held.clear()
 
     def _seal_when_there_is_room(self, shard: OpenShard) -> SealedShard | None:
         needed = sum(tensor.numel() * tensor.element_size() for tensor in shard.tensors().values())

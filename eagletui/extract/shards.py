@@ -25,6 +25,9 @@ from eagletui.core.features import DTYPES, SLOTS, DType, Stored, shard_number, s
 from eagletui.extract import fp8
 
 TENSORS: Final = ("token_ids", "loss_mask", "hidden_states", "offsets")
+MARK: Final = ".ack"
+"""Behind a shard's name: the empty file by which a trainer says that it has read the shard."""
+
 _CHUNK_BYTES: Final = 16 * 1024 * 1024
 _STORED: Final[dict[str, Stored]] = {"F32": "float32", "BF16": "bfloat16", "F16": "float16", "F8_E4M3": "fp8"}
 
@@ -213,7 +216,7 @@ def shard_files(folder: Path) -> dict[str, Path]:
 
 
 def remove_orphans(folder: Path, known: Iterable[str]) -> tuple[str, ...]:
-    """Remove shards that no ledger row names and temporary files: a process died before it committed them.
+    """Remove shards that no ledger row names, their marks and temporary files: a process died before it committed them.
 
     Args:
         folder: the features folder, whose extractor lock the caller holds.
@@ -225,6 +228,8 @@ def remove_orphans(folder: Path, known: Iterable[str]) -> tuple[str, ...]:
     keep = set(known)
     orphans = [path for path in shard_files(folder) if path not in keep]
     orphans += [f"shards/{file.name}" for file in sorted((folder / "shards").glob("*.safetensors.tmp"))]
+    marks = (f"shards/{file.name}" for file in sorted((folder / "shards").glob(f"*.safetensors{MARK}")))
+    orphans += [mark for mark in marks if mark.removesuffix(MARK) not in keep]  # their numbers are given again
     for path in orphans:
         (folder / path).unlink()
     if orphans:

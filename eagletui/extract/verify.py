@@ -11,6 +11,7 @@ import torch
 
 from eagletui.core.errors import RunError
 from eagletui.core.features import sampled_mask
+from eagletui.extract.acknowledged import read_acknowledged
 from eagletui.extract.capture import Capture
 from eagletui.extract.checks import Check, Faults, Verdict, judge
 from eagletui.extract.manifest import ListedShard, Manifest, read_manifest, read_shard_list
@@ -65,6 +66,7 @@ def verify(
                 listed = tuple(ListedShard(s.path, s.samples, s.rows, s.bytes, s.xxh3) for s in reader.shards())
         else:
             listed = read_shard_list(folder)
+        listed = tuple(shard for shard in listed if shard.path not in reading.acknowledged)
         total = sum(shard.samples for shard in listed)
         picked = set(random.Random(_SEED).sample(range(total), k=min(compared, total)))
         before = 0
@@ -87,7 +89,11 @@ class _Reading:
         self.ledger: FeaturesReader | None = None
         self.chosen: list[Record] = []
         self.seen: Counter[str] = Counter()
-        self._files = Faults("files", "every listed shard has its size and hash, and no other is there")
+        self.acknowledged = read_acknowledged(folder)
+        fine = "every listed shard has its size and hash, and no other is there"
+        if self.acknowledged:
+            fine += f"; a trainer has acknowledged {len(self.acknowledged)} more, which are deleted and not checked"
+        self._files = Faults("files", fine)
         self._layout = Faults("layout", "offsets, shapes and types fit together and to the manifest")
         self._ids = Faults("ids", "ids lie in the vocabulary, masks are 0 or 1, no sample is there twice")
         self._values = Faults("values", "all states are finite and no row is zero")
@@ -120,7 +126,7 @@ class _Reading:
 
     def checks(self, listed: tuple[ListedShard, ...]) -> Iterator[Check]:
         """Yield the answers."""
-        for path in sorted(self.storage.paths() - {shard.path for shard in listed}):
+        for path in sorted(self.storage.paths() - {shard.path for shard in listed} - set(self.acknowledged)):
             self._files.add(f"{path} is not listed")
         for key, times in self.seen.items():
             if times > 1:
