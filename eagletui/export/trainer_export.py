@@ -213,8 +213,9 @@ def _places(folder: RunFolder, reader: LedgerReader) -> dict[str, FeaturePlace]:
     places: dict[str, FeaturePlace] = {}
     if gone := read_acknowledged(folder.features_dir):
         raise RunError(
-            f"A trainer has acknowledged {len(gone)} shards of run {folder.name} and they were deleted: a whole export "
-            "cannot be made of the rest. Export the ids alone with --online, or move RUN/features away and extract again."
+            f"A trainer has acknowledged {len(gone)} shards of run {folder.name} and they were deleted: a whole "
+            "export cannot be made of the rest. Export the ids alone with --online, or move RUN/features away and "
+            "extract again."
         )
     with FeaturesReader(folder.ledger_path) as features:
         for shard in reader.shards():

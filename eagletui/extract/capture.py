@@ -64,7 +64,7 @@ class Capture:
         self.device_kind = torch.device(target.device).type
         self.budget_tokens = BUDGET_TOKENS.get(self.device_kind, BUDGET_TOKENS["cuda"])
         self.widens = widened.is_needed(self.device_kind, target.dtype)
-        """Packed forwards multiply in float32, because this CPU has no faster way."""
+        """All but `one_by_one` multiplies in float32, because this CPU has no faster way."""
         self._out: Any = None
         self._chosen: list[Any] | None = None
         hooked = [target.layers[index] for index in layers.entering] + [target.norm]
@@ -94,7 +94,7 @@ class Capture:
         return attention.obstacle(config, self.target.attention)
 
     def one_by_one(self, token_ids: torch.Tensor) -> torch.Tensor:
-        """Run one sample through the model's own attention.
+        """Run one sample exactly as transformers would, to the bit.
 
         Args:
             token_ids: int64 [T], on the CPU.
@@ -103,6 +103,11 @@ class Capture:
             [T, 4, H] on the CPU, in the model's dtype.
         """
         return self._run(token_ids, {})
+
+    def alone(self, token_ids: torch.Tensor) -> torch.Tensor:
+        """Run one sample as `packed` does, with nobody beside it; takes and returns what `one_by_one` does."""
+        with widened.products(wanted=self.widens):
+            return self.one_by_one(token_ids)
 
     def packed(self, samples: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """Run several samples in one forward, each with its own positions and seeing only itself.

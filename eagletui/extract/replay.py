@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, NamedTuple
 import torch
 
 from eagletui.core.features import AUX_LAYERS, SLOTS, DType
+from eagletui.extract import widened
 from eagletui.extract.capture import TOLERANCE, Capture
 from eagletui.extract.shards import Record
 
@@ -76,7 +77,7 @@ def compare(capture: Capture, record: Record, last: LastNorm = "pre", *, was_fp8
         last: what its last slot is meant to be.
         was_fp8: its states were rounded to eight bits before.
     """
-    fresh = capture.one_by_one(record.token_ids)
+    fresh = capture.alone(record.token_ids)
     if last == "post":
         fresh[:, AUX_LAYERS] = _normed(capture, fresh[:, AUX_LAYERS])
     errors = _row_errors(record.hidden_states, fresh)
@@ -109,7 +110,7 @@ def next_tokens(capture: Capture, stream: torch.Tensor, last: LastNorm = "pre") 
     target = capture.target
     device = next(target.head.parameters()).device
     normed = _normed(capture, stream) if last == "pre" else stream
-    with torch.inference_mode():
+    with torch.inference_mode(), widened.products(wanted=capture.widens):
         logits = target.head(normed[None].to(device, getattr(torch, target.dtype)))
     ids: torch.Tensor = logits[0].argmax(dim=-1).cpu()
     return ids

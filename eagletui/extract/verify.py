@@ -11,6 +11,7 @@ import torch
 
 from eagletui.core.errors import RunError
 from eagletui.core.features import sampled_mask
+from eagletui.extract import widened
 from eagletui.extract.acknowledged import read_acknowledged
 from eagletui.extract.capture import Capture
 from eagletui.extract.checks import Check, Faults, Verdict, judge
@@ -224,6 +225,7 @@ def _against_model(manifest: Manifest, target: TargetModel, chosen: list[Record]
         and record.hidden_states.shape[2] == target.hidden_size
     ]
     capture = Capture(target, manifest.layers)
+    capture.widens = capture.widens and widened.SAID in manifest.capture
     compared = [compare(capture, record, was_fp8=manifest.stored == "fp8") for record in fitting]
     capture.close()
     yield from judge(compared)

@@ -13,6 +13,9 @@ import torch
 from torch.nn.functional import linear
 from torch.overrides import TorchFunctionMode
 
+SAID: Final = "products in float32 because this CPU has no units for shorter ones"
+"""In a manifest, how samples were run; a comparison with them must multiply alike."""
+
 _NATIVE: Final[dict[str, Callable[[], bool]]] = {
     "bfloat16": torch.ops.mkldnn._is_mkldnn_bf16_supported,
     "float16": torch.ops.mkldnn._is_mkldnn_fp16_supported,

@@ -6,6 +6,7 @@ from typing import Final
 import torch
 
 from eagletui.core.features import FeatureLayers
+from eagletui.extract import widened
 from eagletui.extract.capture import Capture, DeviceFullError, Mode
 from eagletui.extract.computing import Computed, refuse_broken, require_vocabulary
 from eagletui.extract.pack import plan_packs
@@ -78,7 +79,7 @@ class LocalBackend:
         try:
             if self.mode == "packed":
                 return list(self.capture.packed(ids))
-            return [self.capture.one_by_one(sample) for sample in ids]
+            return [self.capture.alone(sample) for sample in ids]
         except DeviceFullError as error:
             if len(ids) == 1:
                 return [str(error)]
@@ -88,6 +89,8 @@ class LocalBackend:
         obstacle = self.capture.packing_obstacle()
         if obstacle is not None:
             self.mode, self.choice = "one_by_one", f"one_by_one: {obstacle}"
+            if self.capture.widens:
+                self.choice += f", {widened.SAID}"
             self._report("info", "capture_mode", f"Samples run one by one: {obstacle}.")
             return
         if len(ids) < 2:
@@ -95,6 +98,7 @@ class LocalBackend:
         share = max(2, self.capture.budget_tokens // SELF_TEST_SAMPLES)
         result = self.capture.self_test([sample[:share] for sample in sorted(ids, key=len)[-SELF_TEST_SAMPLES:]])
         if result.failure is not None:
+            self.capture.widens = False  # it may be what failed
             self.mode, self.choice = "one_by_one", f"one_by_one: {result.failure}"
             self._report("warn", "self_test_failed", f"Samples run one by one: {result.failure}.")
             return
@@ -102,6 +106,6 @@ class LocalBackend:
         if result.moved is not None:
             figures += f", {result.moved:.2%} of tokens with other experts"
         if self.capture.widens:
-            figures += ", products in float32 because this CPU has no units for shorter ones"
+            figures += f", {widened.SAID}"
         self.mode, self.choice = "packed", f"packed: {figures}, accepted up to {result.tolerance:.0e}"
         self._report("info", "capture_mode", f"Samples share forwards; the self-test ran {figures}.")
