@@ -22,6 +22,9 @@ _NATIVE: Final[dict[str, Callable[[], bool]]] = {
 }
 """What torch itself asks before it takes a fast kernel."""
 
+_WORTH_NUMBERS: Final = 2**14
+"""Of a weight: smaller ones are multiplied as transformers does, to the bit."""
+
 _ROWS: Final = 256
 """Widened at once: enough for full speed, and little memory beside the 16-bit numbers."""
 
@@ -41,7 +44,8 @@ class _Widened(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped her
     def __torch_function__(
         self, function: Any, _types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        if function is not linear or args[0].dtype not in (torch.bfloat16, torch.float16):
+        is_wide = function is not linear or args[0].dtype not in (torch.bfloat16, torch.float16)
+        if is_wide or args[1].numel() < _WORTH_NUMBERS:
             return function(*args, **(kwargs or {}))
         return _multiply(*args, **(kwargs or {}))
 
