@@ -228,8 +228,12 @@ class EagleApp(App[None]):
     def on_run_unreadable(self, message: RunUnreadable) -> None:
         """Keep the last figures, which now age, and say why."""
         self.trouble = message.error
-        if isinstance(self.screen, FramedScreen):
+        if not isinstance(self.screen, FramedScreen):
+            return
+        if self.view is None:
             self.screen.say((f"The ledger cannot be read: {message.error}", "$error"))
+        else:
+            self.screen.show_frame(self.view)
 
     def on_order_done(self, message: OrderDone) -> None:
         """Say what came of an order."""

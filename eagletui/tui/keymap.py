@@ -41,8 +41,13 @@ class Keymap:
         return key if moved is None else replace(key, keys=moved, shown="")
 
     def name(self, key_id: str) -> str:
-        """Write the key of an action, where it works on every screen."""
-        return next((self.placed(key).name for key in APP_KEYS if key.id == key_id), key_id)
+        """Write the key of an action, as of the first screen that has it."""
+        keys = (key for keys in (APP_KEYS, *VIEW_KEYS.values()) for key in keys)
+        return next((_first(self.placed(key)) for key in keys if key.id == key_id), key_id)
+
+
+def _first(key: Key) -> str:
+    return PRINTED.get(key.keys.split(",")[0], key.keys.split(",")[0])
 
 
 def keymap_of(app: App[Any]) -> Keymap:

@@ -79,13 +79,19 @@ def generation(snapshot: Snapshot) -> dict[str, Pieces]:
     }
 
 
-def throughput(snapshot: Snapshot) -> str:
-    """Output tokens per second: now, or on average once the run has ended."""
+def throughput(snapshot: Snapshot, unit: str = "") -> str:
+    """Output tokens per second: now, or on average once the run has ended.
+
+    Args:
+        snapshot: the run.
+        unit: written behind the figure; '' where a label says it.
+    """
     run = snapshot.run
+    unit = f" {unit}" if unit else ""
     if run.state in FINISHED_RUNS and run.started_at is not None and run.finished_at is not None:
         seconds = max(1.0, run.finished_at - run.started_at)
-        return f"{figures.rate(snapshot.tokens.output / seconds)} on average"
-    return "-" if snapshot.rate is None else figures.rate(snapshot.rate.output_tokens_per_s)
+        return f"{figures.rate(snapshot.tokens.output / seconds)}{unit} on average"
+    return f"-{unit}" if snapshot.rate is None else f"{figures.rate(snapshot.rate.output_tokens_per_s)}{unit}"
 
 
 def token_rates(ticks: tuple[TickRow, ...]) -> list[float]:
@@ -268,7 +274,7 @@ def compact_lines(snapshot: Snapshot, free_bytes: int | None) -> dict[str, Piece
             f"   ETA {figures.clock(made.eta_s)}" if snapshot.run.state == "running" else "",
         ),
         "generation-2": (
-            f"{throughput(snapshot)} tok/s   ",
+            f"{throughput(snapshot, 'tok/s')}   ",
             f"{figures.count(snapshot.in_flight)} in flight   " if snapshot.run.state not in FINISHED_RUNS else "",
             (f"{figures.count(failed)} failed", "bold $error" if failed else ""),
             f"   p95 {p95}",

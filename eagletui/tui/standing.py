@@ -3,6 +3,7 @@
 Pure: a snapshot and the time in, pieces of text out.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,9 +27,9 @@ class Banner:
     text: str
     """What happened, in numbers."""
     ways_out: tuple[tuple[str, str], ...]
-    """Key and what it does."""
+    """Id of the key and what it does."""
     tone: str
-    """`warning`, `error` or `note`."""
+    """`warning`, `error`, `note` or `done`."""
     command: str = ""
     """What does the same from a shell."""
 
@@ -115,18 +116,20 @@ def finishing(snapshot: Snapshot) -> str:
     return f"{snapshot.in_flight:,} in flight, at most {figures.usd(snapshot.spend.books.held_pico)}."
 
 
-_RESUME: Final = ("p", "resume")
-_STOP: Final = ("X", "stop run")
-_LIMITS: Final = ("$", "raise the limit")
+_RESUME: Final = ("run.pause", "resume")
+_STOP: Final = ("run.stop", "stop run")
+_LIMITS: Final = ("run.limits", "raise the limit")
+_LOG: Final = ("app.log", "see the log")
+_START: Final = "app.refresh"
 _PAUSES: Final[dict[PauseReason, tuple[str, tuple[tuple[str, str], ...], str]]] = {
     "user": ("Paused by you.", (_RESUME, _STOP), "note"),
     "stop_at": ("Stop-at {stop_at} is reached.", (_LIMITS, _STOP), "warning"),
     "cap": ("Cap {cap}: the next request could pass it.", (_LIMITS, _STOP), "warning"),
     "credit": ("The provider's account has no credit. Add some there, then resume.", (_RESUME, _STOP), "warning"),
     "key_limit": ("The key's own limit is reached. Raise it at the provider.", (_RESUME, _STOP), "warning"),
-    "price": ("A price is not what it was.", (("3", "see prices"), _RESUME, _STOP), "warning"),
-    "breaker": ("Too much went wrong in a row.", (("5", "see the log"), _RESUME, _STOP), "error"),
-    "check": ("A check did not hold.", (("n", "next issue"), _RESUME, _STOP), "warning"),
+    "price": ("A price is not what it was.", (("app.spend", "see prices"), _RESUME, _STOP), "warning"),
+    "breaker": ("Too much went wrong in a row.", (_LOG, _RESUME, _STOP), "error"),
+    "check": ("A check did not hold.", (("go.next", "next issue"), _RESUME, _STOP), "warning"),
     "disk": ("The disk is full. Free some space, then resume.", (_RESUME, _STOP), "error"),
 }
 
@@ -145,36 +148,66 @@ def banner(snapshot: Snapshot, now: float, restart: str, last_words: str = "") -
         engine = engine_of(snapshot)
         if engine is not None and engine.stopped:
             ended = f"The run was interrupted: its engine (pid {engine.pid}) has ended. {finishing(snapshot)}"
-            return Banner(ended, (("R", "go on"),), "warning", restart)
+            return Banner(ended, ((_START, "go on"),), "warning", restart)
         said = f": {last_words}." if last_words else "."
         who = "No engine is running." if engine is None else f"The engine (pid {engine.pid}) is dead{said}"
-        return Banner(f"{who} {finishing(snapshot)}", (("R", "start it again"),), "error", restart)
+        return Banner(f"{who} {finishing(snapshot)}", ((_START, "start it again"),), "error", restart)
     if is_silent(snapshot, now):
         engine = engine_of(snapshot)
         assert engine is not None
         text = f"The engine (pid {engine.pid}) gave no sign for {figures.age(silence(engine, snapshot, now))}."
-        return Banner(f"{text} The figures below are old.", (("5", "see the log"),), "warning")
+        return Banner(f"{text} The figures below are old.", (_LOG,), "warning")
     if run.state == "paused" and run.pause_reason is not None:
         text, ways_out, tone = _PAUSES[run.pause_reason]
         text = text.format(stop_at=figures.usd_short(run.stop_at_pico), cap=figures.usd_short(run.cap_pico))
         detail = run.pause_detail if run.pause_reason not in ("user", "stop_at", "cap") else None
         return Banner(" ".join(filter(None, (text, detail, finishing(snapshot)))), ways_out, tone)
     if run.state == "new":
-        return Banner("Not started.", (("R", "start the engine"),), "note", restart)
+        return Banner("Not started.", ((_START, "start the engine"),), "note", restart)
     if run.state == "failed":
-        return Banner(f"The run failed. {run.pause_detail or ''}", (("5", "see the log"), ("R", "try again")), "error")
+        return Banner(f"The run failed. {run.pause_detail or ''}", (_LOG, (_START, "try again")), "error")
     if run.state == "draining":
         return Banner(f"Ending. {finishing(snapshot)}", (), "note")
+    if run.state == "stopped":
+        left = figures.plural(snapshot.states["queued"], "sample")
+        return Banner(f"Stopped; {left} were not sent.", ((_START, "go on"), _EXPORT), "done")
+    if run.state == "done":
+        return Banner(_done(snapshot), (_VERDICTS, _EXPORT), "done")
     return None
 
 
-def banner_pieces(shown: Banner, glyphs: Glyphs) -> tuple[Piece, ...]:
-    """Write a banner on one line: mark, text, keys."""
-    mark = {"warning": glyphs.warning, "error": glyphs.failed, "note": glyphs.paused}[shown.tone]
-    color = {"warning": "$warning", "error": "$error", "note": "$primary"}[shown.tone]
+_EXPORT: Final = ("app.samples", "samples, e there exports")
+_VERDICTS: Final = ("app.verdicts", "sign verdicts")
+
+
+def _done(snapshot: Snapshot) -> str:
+    failed = snapshot.states["failed"] + snapshot.states["refused"]
+    lost = f", {figures.count(failed)} failed" if failed else ""
+    waiting = snapshot.extract.pending
+    features = f" {figures.plural(waiting, 'sample')} wait for features." if waiting and snapshot.extract.shards else ""
+    return f"Done: {figures.count(snapshot.answered)} answered{lost}.{features}"
+
+
+def unreadable(error: str) -> Banner:
+    """Say that the ledger cannot be read, while that lasts."""
+    return Banner(
+        f"The ledger cannot be read, so the figures below age: {error}", ((_START, "try again now"),), "error"
+    )
+
+
+def banner_pieces(shown: Banner, glyphs: Glyphs, name: Callable[[str], str]) -> tuple[Piece, ...]:
+    """Write a banner on one line: mark, text, keys.
+
+    Args:
+        shown: what it says.
+        glyphs: the marks that may be drawn.
+        name: writes the key of an action.
+    """
+    mark = {"warning": glyphs.warning, "error": glyphs.failed, "note": glyphs.paused, "done": glyphs.done}[shown.tone]
+    color = {"warning": "$warning", "error": "$error", "note": "$primary", "done": "$primary"}[shown.tone]
     pieces: list[Piece] = [(f"{mark} ", f"bold {color}"), (shown.text, color)]
-    for key, what in shown.ways_out:
-        pieces += ["   ", (key, "bold $primary"), f" {what}"]
+    for key_id, what in shown.ways_out:
+        pieces += ["   ", (name(key_id), "bold $primary"), f" {what}"]
     if shown.command:
         pieces.append((f", or: {shown.command}", "$quiet"))
     return tuple(pieces)

@@ -53,6 +53,17 @@ HOSTILE: Final = (
     "tag\U000e0041\U000e007f",
     "%s %d {0} {x!r} \\e[31m",
     "",
+    "\x1b[8mhidden\x1b[28m \x1b[5mblink",
+    "\x1b]8;;http://evil.example\x1b\\link\x1b]8;;\x1b\\",
+    "\x1b]1337;File=inline=1:AAAA\x07image",
+    "\x1b[6n\x1b[c\x1b[>q asks the terminal",
+    "\x1b[20~\x1b[201~ pastes",
+    "\x90q#0;2;0;0;0\x9csixel",
+    "\x8d\x84\x85next\x88line",
+    "\U0001d173\u180e\u3164fillers\uffa0",
+    "\u0627\u0644\u0633\u0644\u0627\u0645 \u200f right to left",
+    "'; DROP TABLE samples; -- \\' \"",
+    "\ud83d\ude00 two surrogates",
 )
 
 _TEXTS: Final = (

@@ -56,7 +56,7 @@ async def test_hostile_text_in_the_ledger_is_harmless_on_every_screen(hostile: B
         for _ in range(len(HOSTILE)):
             await screens.press("right_square_bracket")
             assert_harmless(screens)
-        for key in ("i", "b", "t", "y", "Y", "escape", "3", "4", "5", "question_mark", "escape", "colon", "escape"):
+        for key in ("i", "b", "t", "v", "y", "Y", "escape", *"34567", "question_mark", "escape", "colon", "escape"):
             await screens.press(key)
             assert_harmless(screens)
 
@@ -107,7 +107,7 @@ async def test_a_run_folder_with_a_hostile_name_is_listed_and_opened(
 
 async def test_ascii_mode_draws_ascii_only(hostile: Built) -> None:
     async with opened(hostile, WIDE, ascii_=True) as screens:
-        for key in ("n", "2", "f", "enter", "t", "escape", "3", "4", "5", "question_mark", "escape", "X", "escape"):
+        for key in ("n", "2", "f", "enter", "t", "v", "escape", *"34567", "question_mark", "escape", "X", "escape"):
             await screens.press(key)
             strange = sorted({char for char in screens.text if not char.isascii()})
             assert strange == [], f"{key}: {strange}\n{screens.text}"

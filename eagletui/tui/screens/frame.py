@@ -74,15 +74,19 @@ class FramedScreen(ViewScreen):
             elapsed=standing.elapsed(snapshot, now),
             workers=standing.worker_pieces(snapshot, now),
             ledger=standing.ledger_piece(view.read_at, now),
+            read_only=self.eagle.read_only,
         )
         self.query_one(TopBar).show(figures)
         old = now - view.read_at > standing.LEDGER_STALE_AFTER_S
         self.set_class(old or standing.is_dead(snapshot) or standing.is_silent(snapshot, now), "-stale")
         shown = standing.banner(snapshot, now, view.restart_command, view.last_words)
+        if self.eagle.trouble is not None:
+            shown = standing.unreadable(str(self.eagle.trouble))
         banner = self.query_one("#banner", SafeText)
         banner.set_class(shown is None, "-hidden")
         if shown is not None:
-            banner.show(styled(*standing.banner_pieces(shown, glyphs_of(self.app)), ascii_=is_ascii(self.app)))
+            pieces = standing.banner_pieces(shown, glyphs_of(self.app), self.eagle.placed_keys.name)
+            banner.show(styled(*pieces, ascii_=is_ascii(self.app)))
         self.query_one(KeyBar).look_again()
 
     def subject(self, view: RunView) -> str:

@@ -48,6 +48,8 @@ class TopFigures:
     """Each worker with its state."""
     ledger: Piece
     """Age of what is shown."""
+    read_only: bool = False
+    """The app changes nothing."""
 
 
 class Tabs(Widget):
@@ -122,6 +124,8 @@ class TopBar(Widget):
         wide = width >= _WIDE_CELLS
         ascii_ = is_ascii(self.app)
         shown = figures.workers if wide else ()
+        if figures.read_only:
+            shown = (("read-only", "bold $warning"), *shown)
         right = _right(shown, figures.ledger)
         mark = styled(pill(figures.status, glyphs_of(self.app)))
         fixed = mark.cell_length + len(figures.elapsed) + _GAPS
