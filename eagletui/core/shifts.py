@@ -34,7 +34,7 @@ _LEAST_PAST_FAULTS: Final = 20
 _ABOVE_CEILING_NATS: Final = 10.0
 _UNLIKELY_FAULT: Final = 18.0
 """Nats of the Chernoff bound: less likely than 2e-8."""
-_UNLIKELY_SHARE: Final = 25.0
+_UNLIKELY_SHARE: Final = 16.0
 _DEVIATIONS: Final = 7.0
 _CONTEXT_DEVIATIONS: Final = 4.5
 _BEYOND_OTHERS: Final = 1.5
@@ -199,8 +199,9 @@ def has_left(trait: Trait, found: Comparison, *, times: float = 1.0, same_prompt
     # The usual share is itself an estimate: take the end of its range that lies nearer to what was seen.
     toward = math.copysign(1.0, change)
     doubt = math.sqrt(found.usual * (1 - found.usual) / found.usual_answers) + 1 / found.usual_answers
-    nats = bound_nats(found.mean, found.usual + toward * 2 * doubt, found.answers / same_prompts)
-    if toward * (found.mean - found.usual - toward * 2 * doubt) <= 0:
+    nearest = found.usual + toward * (2.0 if trait.rule == "fault" else 1.5) * doubt
+    nats = bound_nats(found.mean, nearest, found.answers / same_prompts)
+    if toward * (found.mean - nearest) <= 0:
         return False
     if trait.rule == "fault":
         return change > 0 and found.mean * found.answers >= _LEAST_AFFECTED and nats > _UNLIKELY_FAULT

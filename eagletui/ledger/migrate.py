@@ -2,6 +2,8 @@
 
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Final
@@ -89,7 +91,38 @@ def migrate(connection: sqlite3.Connection, path: Path, scripts: Sequence[str] =
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise LedgerError(f"{path} cannot be upgraded to ledger version {version + 1}: {error}.") from error
+    if scripts is MIGRATIONS:
+        _require_columns(connection, path)
     return current - found
+
+
+def _require_columns(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse a file of the current version that lacks tables or columns of it: a build between releases made it.
+
+    Raises:
+        LedgerError: a table or column is missing.
+    """
+    found = {(table, column) for table, column in connection.execute(_COLUMNS)}
+    missing = sorted(_current_columns() - found)
+    if missing:
+        table, column = missing[0]
+        raise LedgerError(
+            f"{path} has no {table}.{column}, which ledger version {VERSION} has: a build between releases made it, "
+            "and no step leads from there. Export it with that build, or start a new run."
+        )
+
+
+_COLUMNS: Final = (
+    "SELECT made.name, shape.name FROM sqlite_master AS made JOIN pragma_table_info(made.name) AS shape"
+    " WHERE made.type = 'table'"
+)
+
+
+@cache
+def _current_columns() -> frozenset[tuple[str, str]]:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        create_schema(connection)
+        return frozenset((table, column) for table, column in connection.execute(_COLUMNS))
 
 
 def check_readable(connection: sqlite3.Connection, path: Path) -> None:
@@ -106,6 +139,8 @@ def check_readable(connection: sqlite3.Connection, path: Path) -> None:
             f"{path} has ledger version {found}, this program reads {OLDEST_READ} and later. "
             "Resume the run once to upgrade it."
         )
+    if found == VERSION:
+        _require_columns(connection, path)
 
 
 def _version(connection: sqlite3.Connection, path: Path) -> int:

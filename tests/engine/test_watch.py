@@ -12,7 +12,7 @@ from eagletui.ledger.reader_counts import CountedGroup, CountsReader
 from eagletui.tokens.answer import Rebuilt
 from tests.engine.books import assert_every_sample_answered_once
 from tests.engine.conftest import NewRun
-from tests.provider_fixture import ProviderHandle
+from tests.provider_fixture import ProviderHandle, StartProvider
 
 REPLY = Reply(
     generation_id="g",
@@ -163,6 +163,26 @@ def test_a_breach_can_quarantine_the_endpoint_instead(new_run: NewRun, replay_pr
     assert quarantined.state == "quarantined"
     assert 10 <= figures["embedded/text"].samples <= 12
     assert_every_sample_answered_once(run, 90)
+
+
+def test_an_endpoint_that_answers_with_nothing_is_set_aside_and_its_sentence_names_an_example(
+    new_run: NewRun, start_provider: StartProvider
+) -> None:
+    faults = '[[fault]]\nkind = "empty_answer"\nmatch = { endpoint = "embedded/text" }'
+    provider = start_provider(faults=faults)
+    run = new_run(provider.api_url, 160, max_in_flight=3, pace={"spread": "even"}, check={"on_breach": "quarantine"})
+    assert run.finish() == 0, run.log()
+    snapshot = run.snapshot()
+    finding = next(finding for finding in snapshot.findings if finding.kind == "empty")
+    assert "On endpoint embedded/text, " in finding.sentence
+    assert "answers are empty" in finding.sentence
+    assert "`ctl RUN quarantine embedded/text --since " in finding.action
+    figures = {row.tag: row for row in snapshot.endpoints}
+    assert figures["embedded/text"].samples < 60
+    with run.reader() as reader:
+        example = reader.sample(finding.example_key or "")
+    assert example is not None
+    assert (example.row.endpoint, example.row.usability) == ("embedded/text", "unusable")
 
 
 def test_a_format_that_does_not_fit_the_tokenizer_pauses_before_anything_is_bought(

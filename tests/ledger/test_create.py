@@ -135,3 +135,29 @@ def test_a_finished_ledger_in_a_folder_that_cannot_be_written_can_be_read(
     with LedgerReader(path) as reader:
         assert reader.run().name == "test-run"
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+
+
+def test_a_file_whose_tables_a_build_between_releases_made_is_refused_by_name(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("ALTER TABLE run DROP COLUMN template_hash")
+    connection.close()
+    for opening in (LedgerReader, LedgerWriter):
+        with pytest.raises(LedgerError, match=r"has no run\.template_hash, .* a build between releases made it"):
+            opening(path)
+
+
+def test_an_older_ledger_is_upgraded_when_it_is_written_and_its_moves_are_those_of_today(path: Path) -> None:
+    connection = sqlite3.connect(path, isolation_level=None)
+    for table in ("opinions", "turns"):
+        connection.execute(f"DROP TABLE {table}")
+    connection.execute("DELETE FROM moves WHERE old_state = 'quarantined' AND new_state = 'queued'")
+    connection.execute("PRAGMA user_version = 1")
+    connection.close()
+    with LedgerReader(path) as reader:
+        assert reader.run().state == "new", "a viewer reads it as it is"
+    LedgerWriter(path).close()
+    with sqlite3.connect(path) as upgraded:
+        assert upgraded.execute("PRAGMA user_version").fetchone() == (VERSION,)
+        moves = upgraded.execute("SELECT count(*) FROM moves WHERE old_state = 'quarantined'").fetchone()
+    upgraded.close()
+    assert moves == (3,)
