@@ -338,11 +338,20 @@ def workers(folder: RunFolder) -> list[WorkerStatus]:
     for role in roles:
         if is_locked(folder.lock_path(role)) and (role not in found or not found[role].alive):
             holder = read_holder(folder.lock_path(role))
-            if holder is not None:
+            if holder is not None and not holder.job:
                 found[role] = WorkerStatus(role, holder.pid, True, None)
     others = [found[role] for role in roles if role in found]
     engines = [worker for worker in others if worker.role == "engine"]
     return [*engines, *receivers, *others[len(engines) :]]
+
+
+def job_at_work(folder: RunFolder) -> str | None:
+    """Name the command that has the engine's place, such as a rebuild, as a sentence; None without one."""
+    path = folder.lock_path("engine")
+    holder = read_holder(path)
+    if holder is None or not holder.job or not is_locked(path):
+        return None
+    return f"`{holder.job}` is at work on it (pid {holder.pid}): wait until it ends, or stop it."
 
 
 def is_alive(folder: RunFolder, role: WorkerRole) -> WorkerStatus | None:

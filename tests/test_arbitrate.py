@@ -184,6 +184,19 @@ def test_one_at_a_time_writes_ids_and_the_other_is_named(run: RunFolder, model: 
             arbitrating.arbitrate_run(run, model)
 
 
+def test_the_run_does_not_go_on_and_takes_no_orders_meanwhile(
+    eagletui: Command, run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EAGLETUI_RUNS", str(run.path.parent))
+    with RoleLock(run.path, "engine", job="eagletui arbitrate run"):
+        for args in (("run", "run", "--headless"), ("ctl", "run", "cap", "2.00")):
+            ended = eagletui(*args)
+            assert ended.code == 1
+            assert "`eagletui arbitrate run` is at work on it (pid" in ended.err
+        workers = eagletui("status", str(run.path), "--json").json["workers"]
+        assert [worker["role"] for worker in workers if worker["alive"]] == []
+
+
 def test_a_rebuild_that_has_not_ended_comes_first(run: RunFolder, model: Path) -> None:
     with LedgerWriter(run.ledger_path) as writer:
         writer.finding("rebuild", "Half of it", affected=1, examined=2, action="Run it again")

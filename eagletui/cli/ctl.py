@@ -17,7 +17,7 @@ from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import Verb
 from eagletui.ledger.without_engine import Applied, apply_without_engine
 from eagletui.prompts.fields import one_of
-from eagletui.runs import RunFolder, find, is_alive
+from eagletui.runs import RunFolder, find, is_alive, job_at_work
 
 APPLY_TIMEOUT_S: Final = 10.0
 VERBS: Final[tuple[Verb, ...]] = get_args(Verb)
@@ -99,6 +99,9 @@ def order(folder: RunFolder, verb: Verb, args: Mapping[str, Any]) -> Applied:
     Raises:
         RunError: nobody could apply it (exit 1).
     """
+    job = job_at_work(folder)
+    if job is not None:
+        raise UnappliedError(f"Run {folder.name} takes no orders now: {job}")
     if is_alive(folder, "engine") is None:
         applied = apply_without_engine(folder.ledger_path, verb, args, "ctl")
         if applied is not None:

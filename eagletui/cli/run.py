@@ -14,7 +14,7 @@ from eagletui.cli.key_check import require_key
 from eagletui.cli.lifetime import lifetime_checks
 from eagletui.cli.output import counted, on_terminal, say, short_path
 from eagletui.config import RUN_NAME, RunConfig
-from eagletui.core.errors import EagleError, InputError, RunError
+from eagletui.core.errors import EagleError, InputError, LockedError, RunError
 from eagletui.core.lifecycle import FINISHED_RUNS
 from eagletui.core.money import format_usd, usd_to_pico
 from eagletui.core.run_parts import RunPart
@@ -24,7 +24,7 @@ from eagletui.ledger import commands
 from eagletui.ledger.locks import is_locked
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import Verb
-from eagletui.runs import RunFolder, is_alive, refuse_merged, spawn, wait_ready
+from eagletui.runs import RunFolder, is_alive, job_at_work, refuse_merged, spawn, wait_ready
 
 PROVIDER_READY_S = 60.0
 ENGINE_READY_S = 60.0
@@ -172,6 +172,9 @@ def prepare(
             say(sentence)
     else:
         refuse_merged(folder)
+        job = job_at_work(folder)
+        if job is not None:
+            raise LockedError(f"Run {folder.name} cannot go on now: {job}")
         config.secret()
         for sentence in take_up(folder, config):
             say(sentence)
