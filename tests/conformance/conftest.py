@@ -6,7 +6,12 @@ from typing import Any
 import pytest
 import torch
 
+from eagletui.extract.widened import is_needed
 from tests.export.exported_run import DRAFT_TOKENS, ExportedRun, export, make_run
+
+ROUNDING = 0.02 if is_needed("cpu", "bfloat16") else 0.0
+"""How far logits over stored states may lie off the model's own, as a share: nothing, but where the CPU has no units
+for bfloat16 the states' products are summed in another order than torch's own. A wrong norm or layer is off by half."""
 
 TRAINERS = ("speculators", "hs_connectors", "specforge", "datasets")
 
@@ -47,3 +52,9 @@ def logits(made: ExportedRun) -> dict[tuple[int, ...], torch.Tensor]:
         with torch.inference_mode():
             found[ids] = model(torch.tensor([ids])).logits[0]
     return found
+
+
+def apart(found: torch.Tensor, expected: torch.Tensor) -> float:
+    """Return how far tensors lie apart, as a share of the second one."""
+    difference = torch.linalg.vector_norm(found.float() - expected.float())
+    return float(difference / torch.linalg.vector_norm(expected.float()))
