@@ -249,7 +249,20 @@ class CheckSection(_Section):
     max_drift_percent: float = Field(default=0.5, ge=0)
     max_unproven_percent: float = Field(default=100.0, ge=0, le=100)
     content: bool = True
+    """Compare what answers say with what is usual."""
+    canary: dict[str, str] = {}
+    """Prompts with a known answer: the last turn of the user, and a regular expression that the answer must match."""
     on_breach: Literal["pause", "quarantine", "warn"] = "pause"
+    """What a finding does that breaks a check."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "CheckSection":
+        for asked, pattern in self.canary.items():
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"a regular expression for {asked!r}, not {pattern!r} ({error})") from None
+        return self
 
 
 class NotifySection(_Section):

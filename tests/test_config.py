@@ -226,3 +226,15 @@ def test_a_local_server_needs_no_key(tmp_path: Path) -> None:
     secret = _load(tmp_path, WHOLE.replace('"openrouter"', '"vllm"')).secret()
     assert isinstance(secret, Secret)
     assert not secret
+
+
+def test_a_canary_needs_a_regular_expression_and_survives_the_frozen_copy(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text(WHOLE + '\n[check.canary]\n"What is 17 * 23?" = "\\\\b391\\\\b"\n')
+    loaded = load_config(path)
+    assert loaded.check.canary == {"What is 17 * 23?": r"\b391\b"}
+    path.write_text(to_toml(loaded))
+    assert load_config(path) == loaded
+    path.write_text(WHOLE + '\n[check.canary]\n"Why?" = "(["\n')
+    with pytest.raises(ConfigError, match=r"a regular expression for 'Why\?'"):
+        load_config(path)

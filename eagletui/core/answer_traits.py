@@ -8,7 +8,9 @@ import json
 import math
 import re
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
 from eagletui.core.chat import Prompt
@@ -54,6 +56,7 @@ TRAITS: Final = (
     Trait("unclosed", "unclosed", "fault", 0.1, "end by themselves inside JSON or a code block"),
     Trait("cut", "truncated", "fault", 0.2, "are cut by the token limit"),
     Trait("same", "same", "fault", 0.1, "are word for word the answer to several other prompts", 0.7),
+    Trait("canary", "canary", "fault", 0.1, "miss what they must hold", 0.2, among="answers to canary prompts"),
     Trait(
         "bad_json",
         "tool_json",
@@ -105,6 +108,8 @@ TRAITS: Final = (
 
 INDEX: Final = {trait.name: index for index, trait in enumerate(TRAITS)}
 SAME: Final = INDEX["same"]
+
+NO_CANARIES: Final[Mapping[str, re.Pattern[str]]] = MappingProxyType({})
 
 LOOKED_AT: Final = 1_500
 """Characters of a text's beginning, and of its end, that are looked at."""
@@ -168,18 +173,23 @@ class Traits(NamedTuple):
     """Digest of the prompt."""
 
 
-def traits_of(reply: Reply, prompt: Prompt, dataset: str = "") -> Traits:
+def traits_of(
+    reply: Reply, prompt: Prompt, dataset: str = "", canaries: Mapping[str, re.Pattern[str]] = NO_CANARIES
+) -> Traits:
     """Look at one answer.
 
     Args:
         reply: as parsed.
         prompt: what was asked.
         dataset: of the prompt.
+        canaries: what answers must hold, by the last turn of the user.
     """
     asked = next((m.content for m in reversed(prompt.messages) if m.role == "user" and m.content), "")
     script = main_script(asked)
     found = _of_text(reply, asked, script) | _of_calls(reply, prompt) | _of_prompt(asked, len(prompt.messages))
     text = reply.content or ""
+    if canaries and (must := canaries.get(asked.strip())) is not None and reply.finish_reason != "length":
+        found["canary"] = float(must.search(text[:LOOKED_AT]) is None and must.search(text[-LOOKED_AT:]) is None)
     has_code = "```" in asked or "def " in asked or "{" in asked
     stratum = f"{dataset}|{script}|{'t' if prompt.tools_json else ''}{'c' if has_code else ''}"
     digest = zlib.crc32(text.encode("utf-8", "replace")) if len(text) >= 40 else None

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import re
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -103,6 +104,7 @@ class AnswerDesk:
         self._doubted = doubted
         self._check = LiveCheck()
         self._looks = 0
+        self._canaries = {asked.strip(): re.compile(pattern) for asked, pattern in ids.config.check.canary.items()}
         self._live = LiveProfiles(ids)
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="answers")
         self.waiting = 0
@@ -207,7 +209,7 @@ class AnswerDesk:
         self._looks += 1
         if not self._ids.config.check.content or (self.waiting > HURRIED and self._looks % 4):
             return None
-        return traits_of(reply, sample.prompt, sample.dataset)
+        return traits_of(reply, sample.prompt, sample.dataset, self._canaries)
 
     def _choose(self, reply: Reply, sample: QueuedSample, endpoint: str) -> ProfileChoice | None:
         chosen = self._live.take(self._ids, reply, sample, endpoint)

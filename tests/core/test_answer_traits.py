@@ -1,5 +1,7 @@
 """What single answers show. The texts are written for the test, so that a person can say what they show."""
 
+import re
+
 import pytest
 
 from eagletui.core.answer_traits import INDEX, length_of, size, traits_of
@@ -67,6 +69,19 @@ def test_what_only_looks_like_a_fault_is_none(text: str, asked: str, fault: str)
 
 def test_an_answer_cut_while_thinking_is_not_called_empty() -> None:
     assert shown("", "empty", "cut", finish="length") == [None, 1.0]
+
+
+def test_a_canary_is_judged_by_its_pattern_and_other_prompts_are_not() -> None:
+    canaries = {"What is 17 * 23?": re.compile(r"\b391\b")}
+
+    def judged(asked: str, text: str, finish: FinishReason = "stop") -> float | None:
+        reply = Reply(None, None, None, text, None, None, (), finish, None, None)
+        return traits_of(reply, Prompt((Message("user", asked),)), "d", canaries).values[INDEX["canary"]]
+
+    assert judged("What is 17 * 23?\n", "It is 391.") == 0.0
+    assert judged("What is 17 * 23?", "It is 3910.") == 1.0
+    assert judged("What is 17 * 23?", "It is", "length") is None
+    assert judged("What is 17 * 24?", "It is 408.") is None
 
 
 def test_scripts_are_told_by_their_letters() -> None:

@@ -6,7 +6,7 @@ from itertools import count
 import pytest
 
 from eagletui.config import CheckSection
-from eagletui.core.answer_traits import TRAITS, traits_of
+from eagletui.core.answer_traits import INDEX, TRAITS, traits_of
 from eagletui.engine.content_watch import ContentWatch
 from eagletui.engine.watch import BREACHES, CHECKED_KINDS, Watch
 from tests.soak.answers import MIXTURES, Answers
@@ -45,6 +45,19 @@ def test_a_finding_stands_until_as_many_sound_answers_have_come_and_outlives_the
     assert later.watch.findings("e") == (finding,)
     after = next(number for number in count(1) if not later.answer("e", answers.draw(ALL)))
     assert 150 <= after <= 200
+
+
+def test_five_wrong_canaries_in_a_row_are_enough() -> None:
+    answers, watch = Answers(6), ContentWatch(lambda: 0.0)
+    for number in range(60):
+        exchange = answers.draw(ALL)
+        traits = traits_of(exchange.reply, exchange.prompt)
+        if number % 10 == 0:
+            values = (*traits.values[: INDEX["canary"]], 1.0, *traits.values[INDEX["canary"] + 1 :])
+            traits = traits._replace(values=values)
+        watch.see("e", f"s{number}", traits)
+    finding = next(finding for finding in watch.findings("e") if finding.kind == "canary")
+    assert "6 of the last 6 answers to canary prompts miss what they must hold" in finding.sentence
 
 
 def test_memory_is_bounded_however_many_kinds_of_prompt_come() -> None:
