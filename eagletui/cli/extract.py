@@ -59,6 +59,15 @@ def extract(
             "--address", metavar="auto|ADDR", help="Ray cluster to join; left out: one is started on this machine."
         ),
     ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            "--device",
+            metavar="DEVICE",
+            help="Of the local engine: auto, cpu, cuda, cuda:N, or spread: a model too large for one GPU over all of "
+            "them. Left out: the run's choice, else auto, which spreads what does not fit.",
+        ),
+    ] = None,
     gpus_per_worker: Annotated[
         float, typer.Option("--gpus-per-worker", metavar="N", min=0.01, help="With --engine ray: GPUs for each worker.")
     ] = 1.0,
@@ -103,7 +112,7 @@ def extract(
                 "--engine ray, --address and --storage go with a run, whose ledger says which shards count; "
                 "found a file of ids. Make a run of it with: eagletui import RUN IDS.jsonl"
             )
-        order = Order(model, engine or "local", server, dtype or "auto")
+        order = Order(model, engine or "local", server, dtype or "auto", device or "auto")
         return _of_file(file, order, out or file.with_name(f"{file.stem}-features"), token_budget, stream_ahead, json_)
     folder = find(source)
     if out is not None:
@@ -124,6 +133,7 @@ def extract(
         gpus_per_worker=gpus_per_worker,
         token_budget=token_budget,
         stream_ahead=stream_ahead,
+        device=device,
     )
     return _of_run(folder, choices, json_)
 

@@ -10,6 +10,7 @@ from eagletui.core.features import AUX_LAYERS, SLOTS, DType
 from eagletui.extract import widened
 from eagletui.extract.capture import TOLERANCE, Capture
 from eagletui.extract.shards import Record
+from eagletui.models.spread import device_of
 
 FP8_TOLERANCE: Final = 4e-2
 """Median relative error of rows in fp8: rounding to eight bits gives 0.025 (SmolLM2-135M), on top of the kernels'."""
@@ -108,7 +109,7 @@ def next_tokens(capture: Capture, stream: torch.Tensor, last: LastNorm = "pre") 
         int64 [T], on the CPU.
     """
     target = capture.target
-    device = next(target.head.parameters()).device
+    device = device_of(target.head)
     normed = _normed(capture, stream) if last == "pre" else stream
     with torch.inference_mode(), widened.products(wanted=capture.widens):
         logits = target.head(normed[None].to(device, getattr(torch, target.dtype)))
@@ -119,7 +120,7 @@ def next_tokens(capture: Capture, stream: torch.Tensor, last: LastNorm = "pre") 
 def _normed(capture: Capture, stream: torch.Tensor) -> torch.Tensor:
     """Apply the model's final norm to [T, H] on the CPU."""
     target = capture.target
-    device = next(target.norm.parameters()).device
+    device = device_of(target.norm)
     with torch.inference_mode():
         normed: torch.Tensor = target.norm(stream[None].to(device, getattr(torch, target.dtype)))
     return normed[0].cpu()

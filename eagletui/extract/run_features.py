@@ -95,6 +95,8 @@ class Choices:
     echo: Report = lambda _level, _kind, _message: None
     """Hears what goes into the ledger as events."""
     seal_after_s: float = SEAL_AFTER_S
+    device: str | None = None
+    """Instead of `extract.device`."""
     stream_ahead: int | None = None
     """Sealed shards that may wait for the trainer, instead of `extract.stream_ahead`; None: its choice."""
 
@@ -320,7 +322,7 @@ class RunExtractor:
             engine=self.choices.engine or asked.engine,
             server=self.choices.server or asked.server,
             dtype=self.choices.dtype or asked.dtype,
-            device=asked.device,
+            device=self.choices.device or asked.device,
             layers=None if asked.layers is None else tuple(asked.layers),
         )
 

@@ -7,7 +7,7 @@ transformers' own classes: no code from the folder runs, no pickle is opened, no
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from functools import cache
@@ -30,6 +30,7 @@ from transformers.utils import logging as transformers_logging
 from eagletui.core.errors import ModelError
 from eagletui.core.features import DTYPES, DType
 from eagletui.core.text import clean_line
+from eagletui.models import spread
 from eagletui.models.facts import ModelFacts
 from eagletui.models.identity import ModelHash, hash_model, stored_quantization, weight_files
 
@@ -87,7 +88,12 @@ class TargetModel:
 
 
 def load_target(
-    path: Path, *, dtype: DTypeChoice = "auto", device: str = "auto", threads: int | None = None
+    path: Path,
+    *,
+    dtype: DTypeChoice = "auto",
+    device: str = "auto",
+    threads: int | None = None,
+    memory: Mapping[str, str] | Mapping[int | str, str] | None = None,
 ) -> TargetModel:
     """Load the model at `path`.
 
@@ -95,15 +101,18 @@ def load_target(
         path: a folder of safetensors, or a `.gguf` file.
         dtype: `auto` takes the type the checkpoint is stored in; for quantized GGUF files float32 on a CPU and
             bfloat16 elsewhere.
-        device: `auto` takes the first CUDA device, else the CPU; or a name such as `cuda:1`.
+        device: `auto` takes the first CUDA device, all of them where the weights do not fit into it, else the CPU; or a
+            name such as `cuda:1`, or `spread` for all devices.
         threads: CPU threads of this process's computations from now on; None takes half of the usable cores. The
             numbers do not depend on it.
+        memory: what each device may take of a model that is spread, such as `{0: "70GiB", "cpu": "100GiB"}`; None asks
+            the devices.
 
     Raises:
         ModelError: nothing loadable is there, weights are missing, or the architecture is unknown to transformers.
     """
     weight_files(path)
-    place = _choose_device(device)
+    place = _choose_device(device, path)
     # Half: threads of one core's pair share its units, and where other work runs, one thread too many makes all wait
     # at every barrier (22 instead of 333 tokens/s on two busy cores).
     torch.set_num_threads(threads or max(1, len(os.sched_getaffinity(0)) // 2))
@@ -120,7 +129,8 @@ def load_target(
             model, report = auto_class(path).from_pretrained(
                 **source,
                 dtype=_torch_dtype(path, dtype, place),
-                device_map=None if place == "cpu" else {"": place},
+                device_map=_device_map(place),
+                max_memory=memory,
                 trust_remote_code=False,
                 local_files_only=True,
                 output_loading_info=True,
@@ -151,13 +161,26 @@ def _torch_dtype(path: Path, dtype: DTypeChoice, device: str) -> Any:
     return torch.float32 if device == "cpu" else torch.bfloat16
 
 
-def _choose_device(device: str) -> str:
+def _device_map(place: str) -> Any:
+    if place == "cpu":
+        return None
+    return "auto" if place == spread.SPREAD else {"": place}
+
+
+def _choose_device(device: str, path: Path) -> str:
+    if device == "auto" and torch.cuda.is_available():
+        weights = sum(file.stat().st_size for file in weight_files(path))
+        return spread.SPREAD if spread.is_needed(weights, spread.free_memory()) else "cuda:0"
     if device == "auto":
-        return "cuda:0" if torch.cuda.is_available() else "cpu"
+        return "cpu"
+    if device == spread.SPREAD:
+        return device
     try:
         kind = torch.device(device).type
     except RuntimeError as error:
-        raise ModelError(f"Unknown device {clean_line(device, 60)!r}: expected auto, cpu, cuda or cuda:N.") from error
+        raise ModelError(
+            f"Unknown device {clean_line(device, 60)!r}: expected auto, cpu, cuda, cuda:N or spread."
+        ) from error
     if kind == "cuda" and not torch.cuda.is_available():
         raise ModelError(f"Device {device} is asked for, but this machine has no usable CUDA device.")
     return device
@@ -202,7 +225,7 @@ def _describe(path: Path, model: Any, device: str, quantization: str | None) -> 
         hidden_size=int(config.hidden_size),
         vocab_size=int(decoder.get_input_embeddings().weight.shape[0]),
         dtype=dtype,
-        device=device,
+        device=str(spread.device_of(decoder.get_input_embeddings())) if device == spread.SPREAD else device,
         architecture=name,
         attention=str(config._attn_implementation),
         quantization=quantization,

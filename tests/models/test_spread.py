@@ -1,0 +1,43 @@
+from pathlib import Path
+
+import pytest
+import torch
+
+from eagletui.core.features import feature_layers
+from eagletui.extract.capture import Capture
+from eagletui.extract.replay import compare
+from eagletui.extract.shards import Record
+from eagletui.models import spread
+from eagletui.models.load import load_target
+from tests.tiny_models import Kind, random_samples, save_tiny_model
+
+LENGTHS = (20, 33, 5)
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen3"])
+def test_a_model_spread_over_devices_gives_the_same_streams_alone_and_packed(tmp_path: Path, kind: Kind) -> None:
+    folder = save_tiny_model(tmp_path / "model", kind, dtype=torch.bfloat16)
+    whole = load_target(folder, device="cpu")
+    # What is beyond 300 kB stays in the checkpoint and comes to the CPU layer by layer.
+    parts = load_target(folder, device=spread.SPREAD, memory={"cpu": "300KB"})
+    assert set(parts.model.hf_device_map.values()) == {"cpu", "disk"}
+    assert (parts.device, parts.dtype) == ("cpu", "bfloat16")
+    captures = [Capture(target, feature_layers(target.num_layers)) for target in (whole, parts)]
+    samples = [torch.tensor(ids) for ids in random_samples(LENGTHS)]
+    for sample in samples:
+        assert torch.equal(captures[0].one_by_one(sample), captures[1].one_by_one(sample))
+    for one, other in zip(*(capture.packed(samples) for capture in captures), strict=True):
+        assert torch.equal(one, other)
+    stored = Record("s0", samples[0], torch.ones_like(samples[0]), captures[0].alone(samples[0]))
+    comparison = compare(captures[1], stored)
+    assert (comparison.fault, comparison.agreeing) == (None, len(samples[0]))
+
+
+@pytest.mark.parametrize(
+    ("weights", "free", "needed"),
+    [(100, [80, 80], True), (60, [80, 80], False), (100, [80], False), (100, [], False), (70, [80, 80], True)],
+)
+def test_a_model_is_spread_where_the_first_of_several_devices_is_too_small(
+    weights: int, free: list[int], needed: bool
+) -> None:
+    assert spread.is_needed(weights, free) is needed
