@@ -23,6 +23,8 @@ from eagletui.prompts.seen import Place, SeenKeys
 MAX_PROBLEMS: Final = 20
 PREVIEW_CHARACTERS: Final = 200
 _BATCH: Final = 500
+_LIVE_BATCH: Final = 100
+"""So many a transaction while an engine may wait for the ledger."""
 
 
 class Chosen(NamedTuple):
@@ -135,6 +137,30 @@ def ingest(section: PromptsSection, writer: IngestWriter, part: RunPart | None =
     return added
 
 
+def add_to(section: PromptsSection, writer: IngestWriter) -> tuple[Census, int]:
+    """Add prompt files to a run that may be at work: first check every line, then add in short transactions.
+
+    A kill in between leaves the first prompts added; adding the same files again adds the rest.
+
+    Args:
+        section: the files and what is asked of them.
+        writer: of the ledger.
+
+    Returns:
+        What the files hold, and how many samples the run did not have.
+
+    Raises:
+        PromptFileError: with the first 20 problems of all files; nothing was added.
+    """
+    checked = take_census(section)
+    added = 0
+    for path, items in groupby(chosen_prompts(section), key=lambda item: item.path):
+        source_id = writer.add_source(path, checked.sha256[path], checked.by_file[path])
+        while batch := [_new_prompt(item, None) for item in islice(items, _LIVE_BATCH)]:
+            added += writer.add_prompts(batch, source_id)
+    return checked, added
+
+
 @dataclass(slots=True)
 class Problems:
     """What is wrong with prompt files: the first ones, and how many."""
@@ -234,7 +260,7 @@ def _new_prompt(chosen: Chosen, part: RunPart | None) -> NewPrompt:
         prompt_key=record.key,
         dataset=record.dataset,
         prompt=record.prompt,
-        preview=_preview(record.prompt),
+        preview=preview(record.prompt),
         answers=chosen.answers,
         turns=chosen.turns,
         number=None if part is None else chosen.prompt_number,
@@ -242,7 +268,7 @@ def _new_prompt(chosen: Chosen, part: RunPart | None) -> NewPrompt:
     )
 
 
-def _preview(prompt: Prompt) -> str:
+def preview(prompt: Prompt) -> str:
     """Return the last user turn on one line, else the last turn's."""
     users = [message for message in prompt.messages if message.role == "user"]
     text = (users or prompt.messages)[-1].content or ""

@@ -2,6 +2,7 @@
 
 import difflib
 import functools
+import keyword
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ class Command(NamedTuple):
 
     name: str
     module: str
-    """Under `eagletui.cli`; its function has the command's name."""
+    """Under `eagletui.cli`; its function has the command's name, with an underscore where that is a keyword."""
     summary: str
 
 
@@ -33,6 +34,8 @@ GROUPS: Final[dict[str, tuple[Command, ...]]] = {
         Command("ls", "ls", "list the runs"),
         Command("status", "status", "the figures of a run"),
         Command("ctl", "ctl", "pause, resume, stop a run; change its cap, stop-at and pace; retry samples"),
+        Command("add", "add", "more prompts for a run, also while it works"),
+        Command("import", "import_ids", "answers whose ids your own server recorded, for $0"),
         Command("merge", "merge", "join runs that were bought apart, such as run --part, into one"),
         Command("inspect", "inspect", "the samples worth a look; one sample: its text, ids, spans, tail and reply"),
     ),
@@ -112,7 +115,8 @@ def help_text() -> str:
 
 
 def _load(module: str, function: str) -> Callable[..., int | None]:
-    loaded: Callable[..., int | None] = getattr(import_module(f"eagletui.cli.{module}"), function)
+    name = f"{function}_" if keyword.iskeyword(function) else function
+    loaded: Callable[..., int | None] = getattr(import_module(f"eagletui.cli.{module}"), name)
     return loaded
 
 
