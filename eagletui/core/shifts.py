@@ -29,6 +29,8 @@ OTHER_PROMPTS: Final = "..."
 _LEAST_AFFECTED: Final = 6
 _LEAST_APPLICABLE: Final = 15
 _LEAST_SHARED: Final = 10
+_LEAST_FAULTY: Final = 3
+"""Fewer faults are not looked into."""
 _LEAST_PAST_FAULTS: Final = 20
 """Past answers that a share of faults needs: what is usual is then known to be small."""
 _ABOVE_CEILING_NATS: Final = 10.0
@@ -208,11 +210,10 @@ def has_left(trait: Trait, found: Comparison, *, times: float = 1.0, same_prompt
     return nats > _UNLIKELY_SHARE
 
 
-def above_ceiling(trait: Trait, seen: Strata) -> tuple[float, float] | None:
+def above_ceiling(trait: Trait, index: int, seen: Strata) -> tuple[float, float] | None:
     """Return how many of how many answers have a fault, where that is more than any usual share."""
     if trait.ceiling is None:
         return None
-    index = TRAITS.index(trait)
     answers = sum(moments.counts[index] for moments in seen.values())
     faulty = sum(moments.totals[index] for moments in seen.values())
     if faulty <= trait.ceiling * answers:
@@ -291,7 +292,9 @@ def _shift(
     same_prompts: float,
     looked: int,
 ) -> Shift | None:
-    above = above_ceiling(trait, seen)
+    if trait.rule == "fault" and sum(moments.totals[index] for moments in seen.values()) < _LEAST_FAULTY:
+        return None
+    above = above_ceiling(trait, index, seen)
     if above is not None:
         faulty, answers = above
         return Shift(trait, "ceiling", faulty / answers, trait.ceiling or 0.0, looked)

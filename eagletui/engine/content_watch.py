@@ -15,7 +15,7 @@ from eagletui.core.content_findings import CONTENT_KINDS, content_finding, shows
 from eagletui.core.findings import Finding
 from eagletui.core.shifts import RECENT, WINDOW, Moments, Shift, Strata, learn, pooled, shifts
 
-LOOK_EVERY: Final = 10
+LOOK_EVERY: Final = 15
 """An endpoint is judged after so many answers."""
 OTHERS: Final = 8
 """Other endpoints that one is compared with: those that have answered most."""
