@@ -33,6 +33,7 @@ GROUPS: Final[dict[str, tuple[Command, ...]]] = {
         Command("attach", "attach", "open the app on a run"),
         Command("ls", "ls", "list the runs"),
         Command("status", "status", "the figures of a run"),
+        Command("report", "report", "a run as one page to share: plots, tables, verdicts and findings"),
         Command("ctl", "ctl", "pause, resume, stop a run; change its cap, stop-at and pace; retry samples"),
         Command("add", "add", "more prompts for a run, also while it works"),
         Command("import", "import_ids", "answers whose ids your own server recorded, for $0"),
