@@ -149,7 +149,9 @@ def status_pairs(snapshot: Snapshot) -> list[tuple[str, str]]:
         how = "alive" if worker.alive else "ended" if worker.stopped else "gone"
         name = worker.role if worker.slot == 0 else f"{worker.role} {worker.slot}"
         pairs.append((name, f"{how}, pid {worker.pid}, last heard {worker.heartbeat_age_s:,.0f} s ago"))
-    pairs += [("finding", clean_line(f"{finding.sentence} {finding.action}")) for finding in snapshot.findings]
+    for finding in snapshot.findings:
+        words = f"{finding.sentence.rstrip('.')}. {finding.action}".replace("ctl RUN ", f"ctl {run.name} ")
+        pairs.append(("finding", clean_line(words)))
     return pairs
 
 
