@@ -64,8 +64,8 @@ def generation(snapshot: Snapshot) -> dict[str, Pieces]:
         ),
         "failed": (
             (figures.count(states["failed"]), "bold $error" if states["failed"] else ""),
-            f"     retried {figures.count(snapshot.retries)}     refused {figures.count(states['refused'])}",
-            f"     quarantined {figures.count(states['quarantined'])}" if states["quarantined"] else "",
+            f"   retried {figures.count(snapshot.retries)}   refused {figures.count(states['refused'])}",
+            f"   set aside {figures.count(states['quarantined'])}" if states["quarantined"] else "",
         ),
         "latency": (
             "unknown"
