@@ -100,7 +100,7 @@ class PromptsSection(_Section):
     """`[prompts]`"""
 
     path: Annotated[list[FilePath], BeforeValidator(_one_or_many), Field(min_length=1)]
-    """Prompt files, in the order they are ingested."""
+    """Prompt files, in the order they are ingested: JSON lines, Parquet, or the folder of a Hugging Face data set."""
     turns: Literal["last", "all"] = "last"
     """Answer the last turn, or every assistant turn of a conversation."""
     answers: int = Field(default=1, ge=1, le=1000)

@@ -17,8 +17,9 @@ from eagletui.core.run_parts import RunPart
 from eagletui.core.text import clean_line
 from eagletui.ledger.orders import NewPrompt
 from eagletui.ledger.writer_ingest import IngestWriter
-from eagletui.prompts.jsonl import PromptFile, PromptRecord
+from eagletui.prompts.jsonl import PromptRecord
 from eagletui.prompts.seen import Place, SeenKeys
+from eagletui.prompts.tables import open_prompts
 
 MAX_PROBLEMS: Final = 20
 PREVIEW_CHARACTERS: Final = 200
@@ -200,7 +201,7 @@ def _walk(section: PromptsSection, counted: Census, part: RunPart | None) -> Ite
         if path in section.path[:index]:
             yield Problem(str(path), None, None, "a file that is listed twice", "each file once")
             continue
-        file = PromptFile(path, section.turns)
+        file = open_prompts(path, section.turns)
         for record in file:
             if isinstance(record, Problem):
                 yield record

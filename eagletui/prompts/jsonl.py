@@ -14,7 +14,7 @@ from eagletui.core.errors import Problem
 from eagletui.core.text import clean_line
 from eagletui.prompts.fields import Fault, find_lone_surrogate, found, one_of, take_text
 from eagletui.prompts.key import content_key, given_key
-from eagletui.prompts.messages import read_messages
+from eagletui.prompts.messages import NO_PREFILL, read_messages
 from eagletui.prompts.plain import read_plain
 from eagletui.prompts.sharegpt import read_sharegpt
 from eagletui.prompts.turns import place_turns
@@ -27,6 +27,9 @@ SHAPES: Final[Mapping[str, Callable[[Mapping[str, object]], tuple[Message, ...]]
     "prompt": read_plain,
 }
 """By the key that tells the shape. A record with several (`prompt` beside `messages`) is read by the first."""
+
+_PREFILLED: Final[Mapping[str, object]] = {"continue_final_message": True, "add_generation_prompt": False}
+"""Fields of a record that ask a server to go on with a given beginning of the answer."""
 
 _LINE = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _VALUE = msgspec.json.Decoder()
@@ -86,7 +89,7 @@ class PromptFile:
 
     def _read(self, number: int, line: bytes) -> PromptRecord | Problem:
         try:
-            return _record(number, line, self.path.name.split(".")[0] or self.path.name, self.turns)
+            return read_record(number, line, self.path.name.split(".")[0] or self.path.name, self.turns)
         except Fault as fault:
             return self._problem(number, fault.field, fault.found, fault.expected)
 
@@ -94,13 +97,27 @@ class PromptFile:
         return Problem(str(self.path), line, name, what, expected)
 
 
-def _record(number: int, line: bytes, stem: str, mode: Literal["last", "all"]) -> PromptRecord:
+def read_record(number: int, line: bytes, stem: str, mode: Literal["last", "all"]) -> PromptRecord:
+    """Read one JSON object.
+
+    Args:
+        number: of its line.
+        line: the bytes of the object.
+        stem: names the data set where the record does not.
+        mode: which turns are to be answered.
+
+    Raises:
+        Fault: what is wrong with it.
+    """
     raw = _decode_line(line)
     shape = next((name for name in SHAPES if name in raw), None)
     if shape is None:
         keys = clean_line(", ".join(raw), 60) or "none"
         raise Fault(None, f"an object with the keys {keys}", one_of(tuple(SHAPES)))
     record = {name: _VALUE.decode(bytes(raw[name])) for name in (shape, "id", "dataset", "system") if name in raw}
+    for name in _PREFILLED:
+        if name in raw and _VALUE.decode(bytes(raw[name])) == _PREFILLED[name]:
+            raise Fault(name, found(_PREFILLED[name]), NO_PREFILL)
     tools_json = _tools(bytes(raw["tools"])) if "tools" in raw else None
     placed = place_turns(Prompt(SHAPES[shape](record), tools_json), mode, shape)
     given = record.get("id")

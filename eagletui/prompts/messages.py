@@ -17,6 +17,10 @@ from eagletui.prompts.fields import (
     take_text,
 )
 
+NO_PREFILL: Final = "an answer that the model writes whole: ids that follow a given beginning cannot be proved"
+_PREFILLED: Final = ("partial", "prefix", "prefill")
+"""Marks of a prefilled turn: Moonshot's, DeepSeek's and Mistral's, and others'."""
+
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 
 
@@ -40,7 +44,12 @@ def read_message(value: object, field: str) -> Message:
     if role is None:
         raise Fault(f"{field}.role", found(item.get("role")), one_of(ROLES))
     calls = _tool_calls(item.get("tool_calls"), f"{field}.tool_calls") if role == "assistant" else ()
+    for flag in _PREFILLED:
+        if item.get(flag) is True:
+            raise Fault(f"{field}.{flag}", "true: the beginning of an answer", NO_PREFILL)
     content = _content(item.get("content"), f"{field}.content")
+    if content is None and role == "tool" and item.get("content") == "":
+        content = ""  # a tool may well say nothing
     if content is None and not calls:
         raise Fault(f"{field}.content", found(item.get("content")), "text")
     reasoning = item.get("reasoning_content") if item.get("reasoning") is None else item.get("reasoning")

@@ -307,3 +307,28 @@ def test_messages_of_other_readers_are_held_to_the_same_texts() -> None:
         with pytest.raises(Fault, match="lone surrogate") as caught:
             read_messages([message], "m")
         assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("record", "field"),
+    [
+        ({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "So", "partial": True}]}, 1),
+        ({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "So", "prefix": True}]}, 1),
+        ({"messages": [{"role": "user", "content": "q"}], "continue_final_message": True}, 0),
+    ],
+)
+def test_a_prefilled_answer_is_refused_with_the_reason(tmp_path: Path, record: dict[str, object], field: int) -> None:
+    problem = _problem(tmp_path, record)
+    assert "cannot be proved" in problem.expected
+    assert (problem.field or "").startswith("messages[1]." if field else "continue_final_message")
+
+
+def test_a_tool_may_answer_nothing(tmp_path: Path) -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    talk = [
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": ""},
+    ]
+    (record,) = _records(_write(tmp_path, {"messages": talk}))
+    assert record.prompt.messages[-1] == Message("tool", "", tool_call_id="c")
