@@ -18,7 +18,7 @@ async def test_every_figure_of_the_dashboard_comes_from_the_ledger(busy: Built, 
         assert "[1 Run]" in screens.lines[1]
         assert "40 / 60   66.7 %   ETA 00:04:00" in screens.line_with("samples  ")
         assert "4 of 64     queued 16" in screens.line_with("in flight  ")
-        assert "2     retried 0     refused 1" in screens.line_with("failed     2")
+        assert "2   retried 0   refused 1" in screens.line_with("failed     2")
         assert "p50 8.4 s   p95 8.4 s" in screens.line_with("latency")
         # 38 settled attempts of 112,345,678 picodollars: 37 answers and one refusal.
         assert "$0.0043   4.7 % of stop-at $0.09" in screens.line_with("settled")
