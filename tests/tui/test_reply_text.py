@@ -5,6 +5,7 @@ from pathlib import Path
 
 from eagletui.tui.evidence_worth import BASIS, MEASURED, worth
 from eagletui.tui.reply_text import ReplyPart, compare_texts, reply_parts, texts_sentence
+from eagletui.tui.sample_order import SampleOrder
 from tests.tui.driving import NARROW, opened
 from tests.tui.factory import HOSTILE, Built
 
@@ -85,10 +86,18 @@ async def test_texts_are_shown_by_key_beside_each_other_and_hostile_ones_are_har
         await screens.press("2", "enter", "v")
         assert "Reply as returned, json" in screens.text
         assert "Raw text, rebuilt" in screens.text
-        for _ in HOSTILE:
+        for _ in HOSTILE[::5]:
             await screens.press("right_square_bracket")
             assert "\x1b" not in screens.text
         await screens.press("t")
         assert "in context" in screens.text
-        await screens.press("v", "v")
+        await screens.press("v")
+        screens.app.open_sample("s-000055", SampleOrder(keys=("s-000055", "s-000001")))
+        await screens.settle()
+        await screens.press("v")
+        assert "There is no reply to show." in screens.text
+        await screens.press("right_square_bracket", "v", "left_square_bracket")
+        assert "No ids: the sample is queued." in screens.text, "texts of another sample do not stay"
+        await screens.press("escape")
+        await screens.press("v")
         assert "Raw text, rebuilt" not in screens.text

@@ -8,7 +8,7 @@ from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_spend import SpendReader
 from eagletui.ledger.snapshot import Snapshot
 from eagletui.tui.billing_text import bill_lines, key_pieces
-from tests.tui.driving import NARROW, WIDE, opened
+from tests.tui.driving import NARROW, opened
 from tests.tui.factory import COST_PICO, Built
 from tests.tui.test_launching import plain
 
@@ -85,11 +85,3 @@ async def test_an_endpoint_is_set_aside_since_a_time_with_its_price_and_released
             assert reader.snapshot().states["quarantined"] == 0
         await screens.press("enter")
         assert "endpoint:embedded/text drift!=0" in screens.text
-
-
-async def test_a_read_only_app_sets_nothing_aside(busy: Built) -> None:
-    async with opened(busy, WIDE, read_only=True) as screens:
-        await screens.press("3")
-        assert "never committed beyond" in screens.text
-        await screens.press("u")
-        assert "Set aside: read-only" in screens.text

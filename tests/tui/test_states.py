@@ -40,11 +40,13 @@ async def test_a_ledger_that_another_program_keeps_locked_is_named_on_the_list(
         assert "unreadable" in screens.line_with("broken")
 
 
-async def test_read_only_is_said_at_the_top_of_every_screen(busy: Built) -> None:
+async def test_read_only_is_said_at_the_top(busy: Built) -> None:
     async with opened(busy, NARROW, read_only=True) as screens:
-        for key in "1234567":
-            await screens.press(key)
-            assert "read-only" in screens.lines[0]
+        assert "read-only" in screens.lines[0]
+        await screens.press("6", "enter")
+        assert "Sign: read-only: attach without --read-only to change the run" in screens.text
+        await screens.press("3", "u")
+        assert "Set aside: read-only" in screens.text
 
 
 async def test_done_and_stopped_runs_say_what_comes_next(busy: Built) -> None:
@@ -72,6 +74,7 @@ async def test_banners_name_the_keys_as_they_are(busy: Built) -> None:
         assert "f9 stop run" in banner(screens)
 
 
+@pytest.mark.slow
 async def test_a_terminal_below_the_least_size_says_so_on_every_kind_of_screen(
     busy: Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

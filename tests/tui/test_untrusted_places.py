@@ -42,7 +42,7 @@ def hostile_plan() -> str:
     )
 
 
-@pytest.mark.parametrize("ascii_", [False, True])
+@pytest.mark.parametrize("ascii_", [pytest.param(False, marks=pytest.mark.slow), True])
 async def test_a_hostile_config_and_its_plan_are_harmless(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ascii_: bool
 ) -> None:

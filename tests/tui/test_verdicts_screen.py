@@ -69,9 +69,3 @@ async def test_a_data_set_is_signed_for_and_another_refused_by_keys(
         await screens.resize(WIDE)
         await screens.press("s")
         assert "dataset:b3_magicoder resegmented>0" in screens.text
-
-
-async def test_a_read_only_app_signs_nothing(busy: Built) -> None:
-    async with opened(busy, WIDE, read_only=True, theme="eagle-mono") as screens:
-        await screens.press("6", "enter")
-        assert "Sign: read-only: attach without --read-only to change the run" in screens.text

@@ -100,7 +100,7 @@ class ChartsScreen(FramedScreen):
             self.query_one(f"#{name}-empty", SafeText),
         )
         self._shown[name] = (drawn, empty)
-        name_panel(panel, shorten(drawn.sentence, max(20, panel.size.width - 6), ascii_=is_ascii(self.app)))
+        name_panel(panel, shorten(drawn.sentence, (panel.size.width or self.size.width) - 6, ascii_=is_ascii(self.app)))
         chart.set_class(drawn.plot.is_empty, "-hidden")
         nothing.set_class(not drawn.plot.is_empty, "-hidden")
         nothing.say(empty)

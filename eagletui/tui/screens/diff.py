@@ -138,6 +138,8 @@ class DiffScreen(FramedScreen):
             styled((_ASCII_LEGEND if ascii_ else _LEGEND, "$quiet"), ascii_=ascii_)
         )
         has_ids = inspection is not None
+        if detail is None or detail.reply is None:
+            self._let_show_texts(False)
         self._show_texts()
         self.query_one("#no-ids").set_class(has_ids, "-hidden")
         self.query_one("#legend").set_class(not has_ids, "-hidden")
@@ -330,14 +332,17 @@ class DiffScreen(FramedScreen):
             self.say("There is no reply to show.")
             return
         show = not self._shows_texts
-        self.query_one("#texts").set_class(not show, "-hidden")
-        self.query_one("#diff-body").set_class(show, "-hidden")
+        self._let_show_texts(show)
         self._show_texts()
         if show:
             self.query_one("#texts", TextPair).focus_left()
         else:
             self.lane.focus()
         self._explain()
+
+    def _let_show_texts(self, show: bool) -> None:
+        self.query_one("#texts").set_class(not show, "-hidden")
+        self.query_one("#diff-body").set_class(show, "-hidden")
 
     def _show_texts(self) -> None:
         detail = self._detail

@@ -76,7 +76,7 @@ class ExtractScreen(FramedScreen):
 
 def _detail(snapshot: Snapshot) -> tuple[Piece, ...]:
     worker = next((worker for worker in snapshot.workers if worker.role == "extractor"), None)
-    if worker is None:
+    if worker is None or worker.stopped:
         return ()
     try:
         found: Any = json.loads(worker.detail_json)

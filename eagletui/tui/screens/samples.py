@@ -1,8 +1,5 @@
 """Every sample: a virtual list over the ledger with a filter line, presets, marks and a preview."""
 
-import json
-import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -25,6 +22,7 @@ from eagletui.tui import background, figures, orders, standing
 from eagletui.tui.filter_line import EXAMPLE, PRESETS, FilterLineError, preset_name, read_filter, write_filter
 from eagletui.tui.keys import View, bindings
 from eagletui.tui.run_view import RunView
+from eagletui.tui.sample_export import Picked, export_folder, export_lines, export_samples
 from eagletui.tui.sample_order import SampleOrder
 from eagletui.tui.sample_text import preview_lines, row_line, sample_document
 from eagletui.tui.screens.clip import copy_text, save_text
@@ -335,50 +333,23 @@ class SamplesScreen(FramedScreen):
         folder = self.eagle.folder
         if folder is None or not self._ids:
             self.say("There is no sample to export.")
-            return
-        if self.eagle.read_only:
+        elif self.eagle.read_only:
             self.say(("Export: read-only", "$warning"))
-            return
-        marked = tuple(sorted(self._marked))
-        out = folder.path / "exports" / time.strftime("samples-%Y%m%d-%H%M%S", time.localtime(self.eagle.clock()))
-        if marked:
-            which = f"{figures.plural(len(marked), 'marked sample')}."
-        elif preset_name(self._wanted) == "all":
-            which = f"All {figures.plural(len(self._ids), 'sample')} of the run; mark some with space to pick them."
         else:
-            which = f"{figures.plural(len(self._ids), 'sample')} of the filter {write_filter(self._wanted)}."
-        lines = [
-            which,
-            f"Token ids, loss mask and evidence as JSONL in {out}.",
-            "Samples that are not to be trained on are left out and counted.",
-        ]
+            picked = Picked(tuple(sorted(self._marked)), self._wanted, len(self._ids))
+            out = export_folder(folder, self.eagle.clock())
 
-        def done(act: bool | None) -> None:
-            if act:
-                self.say("Exporting ...")
-                work = partial(self._export, folder, marked, self._wanted, out)
-                background.start(self, "export samples", work, group="export", exclusive=False)
+            def done(act: bool | None) -> None:
+                if act:
+                    self.say("Exporting ...")
+                    work = partial(self._export, folder, picked, out)
+                    background.start(self, "export samples", work, group="export", exclusive=False)
 
-        self.app.push_screen(ConfirmDialog("Export samples", lines, "Export", "Do not"), done)
+            lines = export_lines(picked, out)
+            self.app.push_screen(ConfirmDialog("Export samples", lines, "Export", "Do not"), done)
 
-    async def _export(self, folder: RunFolder, marked: Sequence[str], wanted: SampleFilter, out: Path) -> None:
-        keys: Sequence[str] = marked
-        if not keys and preset_name(wanted) != "all":
-            keys = await self.eagle.reader.sample_keys(wanted)
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", prefix="eagletui-", suffix=".txt") as picked:
-            picked.write("".join(f"{key}\n" for key in keys))
-            picked.flush()
-            only = ["--only", picked.name] if keys else []
-            ran = await self.eagle.program(
-                "export", str(folder.path), "--to", "jsonl", "--out", str(out), *only, "--json"
-            )
-        if ran.code != 0:
-            self.say((f"Not exported: {ran.complaint}", "$error"))
-            return
-        done = json.loads(ran.output)
-        left = ", ".join(f"{samples:,} {reason.replace('_', ' ')}" for reason, samples in done["left_out"].items())
-        size = f"{figures.plural(done['samples'], 'sample')}, {figures.count(done['tokens'])} tok"
-        self.say((f"Exported {size} to {done['file']}" + (f"; left out: {left}" if left else ""), "$primary"))
+    async def _export(self, folder: RunFolder, picked: Picked, out: Path) -> None:
+        self.say(await export_samples(self.eagle.program, self.eagle.reader, folder, picked, out))
 
     def action_retry(self) -> None:
         """Queue failed or refused samples again."""
