@@ -16,6 +16,11 @@ _GZIP_OR_ZLIB: Final = zlib.MAX_WBITS | 32
 """Let zlib tell the two headers apart."""
 
 
+def is_coded(response: httpx.Response) -> bool:
+    """Tell whether a body is compressed."""
+    return response.headers.get("content-encoding", "identity").strip().lower() not in ("identity", "")
+
+
 async def bounded_body(response: httpx.Response, limit_bytes: int) -> AsyncIterator[bytes]:
     """Yield the body of a response in pieces, its compression undone.
 

@@ -20,12 +20,18 @@ import httpx_aiohttp
 from eagletui.core.text import clean_line
 from eagletui.providers import errors
 from eagletui.providers.base import FailureKind, OnHeaders, ProviderFailure, RawReply, Timeouts
-from eagletui.providers.inflate import bounded_body
+from eagletui.providers.inflate import bounded_body, is_coded
 
 KEEP_ALIVE_S: Final = 4.0
 """Idle connections are closed before common servers (5 s) close them under a request on its way."""
 AFTER_DONE_S: Final = 2.0
 """A server that leaves the connection open after the end marker is not waited for longer."""
+GATHER_S: Final = 0.25
+"""Events of a long stream are read in groups that gather for so long: waking up costs more than reading one."""
+GATHER_PART: Final = 0.05
+"""Of the time that a stream has taken so far, so that a short one is not held up."""
+CROWDED_BYTES: Final = 8 * 1024
+"""With so much there at once, more is waiting."""
 ERROR_BODY_BYTES: Final = 65_536
 ERROR_BODY_S: Final = 10.0
 """The status alone decides; its explanation is not waited for longer."""
@@ -302,21 +308,45 @@ class Receiver:
                 self._body += chunk
             self.done = True
             return
+        began: float | None = None
         now = asyncio.get_running_loop().time
-        body = self._body
-        async for chunk in pieces:
-            before = len(body)
-            body += chunk
-            if self.done or b"data:" not in chunk:
-                continue
-            moment = now()
-            if self.first_event_at is None:
-                self.first_event_at = time.monotonic()
-            if _ended(body, before):
-                self.done = True
-                self._watchdog.move(moment + AFTER_DONE_S)
-            else:
+        try:
+            async for chunk in pieces:
+                if not self._take(chunk):
+                    continue
+                moment = now()
+                began = moment if began is None else began
+                if self.done:
+                    self._watchdog.move(moment + AFTER_DONE_S)
+                    continue
                 self._watchdog.move(min(moment + self._event_s, self._total))
+                if len(chunk) < CROWDED_BYTES:
+                    await asyncio.sleep(min(GATHER_S, (moment - began) * GATHER_PART))
+        except RuntimeError as error:
+            # aiohttp's reader says so of a connection that broke in a way it has no error for.
+            self._take_unread(limit_bytes)
+            raise aiohttp.ClientPayloadError(str(error)) from error
+        except BaseException:
+            self._take_unread(limit_bytes)
+            raise
+
+    def _take_unread(self, limit_bytes: int) -> None:
+        """Take what arrived while events gathered, before the connection broke: aiohttp's reader gives it to nobody."""
+        stream = getattr(self._response.stream, "_stream", self._response.stream)  # httpx binds it to its client
+        if isinstance(stream, httpx_aiohttp.transport.AiohttpResponseStream) and not is_coded(self._response):
+            unread = bytes(stream._aiohttp_response.content._read_nowait(-1))
+            self._take(unread[: max(0, limit_bytes - len(self._body))])
+
+    def _take(self, chunk: bytes) -> bool:
+        """Append what arrived, and tell whether it brought news."""
+        before = len(self._body)
+        self._body += chunk
+        if self.done or b"data:" not in chunk:
+            return False
+        if self.first_event_at is None:
+            self.first_event_at = time.monotonic()
+        self.done = _ended(self._body, before)
+        return True
 
     def reply(self, cut: ProviderFailure | None) -> RawReply:
         """Return what arrived."""
