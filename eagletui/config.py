@@ -329,11 +329,20 @@ class RunConfig(_Section):
     extract: ExtractSection = ExtractSection()
     export: ExportSection = ExportSection()
 
-    def sampling_for(self, dataset: str) -> SamplingSection:
-        """Return the sampling of one data set: `[sampling]` with `[sampling.DATASET]` over it."""
+    def sampling_for(self, dataset: str, row: str | None = None) -> SamplingSection:
+        """Return how an answer is drawn: `[sampling]`, with `[sampling.DATASET]` and the row's own over it.
+
+        Args:
+            dataset: the data set's name.
+            row: `Prompt.sampling_json`; its `max_tokens` is bounded by that of the data set, which money is bounded by.
+        """
         override = self.sampling.overrides.get(dataset)
         changes = override.model_dump(exclude_none=True) if override else {}
-        return self.sampling.model_copy(update={**changes, "overrides": {}})
+        common = self.sampling.model_copy(update={**changes, "overrides": {}})
+        if row is None:
+            return common
+        own = json.loads(row)
+        return common.model_copy(update={**own, "max_tokens": min(own.get("max_tokens", 2**31), common.max_tokens)})
 
     def secret(self) -> "Secret":
         """Read the provider's key from where the config says.

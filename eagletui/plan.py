@@ -175,7 +175,7 @@ def _count(
     counted = 0
     for chosen in chosen_prompts(config.prompts):
         share = plan.by_dataset.setdefault(chosen.record.dataset, DatasetPlan())
-        sampling = config.sampling_for(chosen.record.dataset)
+        sampling = config.sampling_for(chosen.record.dataset, chosen.record.prompt.sampling_json)
         kwargs, max_tokens = template_kwargs(config, fmt, sampling.reasoning), sampling.max_tokens
         for earlier, turn in enumerate(chosen.turns):
             prompt = until_turn(chosen.record.prompt, turn)
@@ -185,7 +185,7 @@ def _count(
             holds = {e.tag: hold_bound(most, max_tokens, e.price) for e in plan.endpoints}
             hold = max(holds.values(), default=0)
             share.samples += chosen.answers
-            share.max_tokens = max_tokens
+            share.max_tokens = max(share.max_tokens, max_tokens)
             plan.held_pico += chosen.answers * sum(weights[tag] * pico for tag, pico in holds.items())
             share.prompt_tokens += chosen.answers * tokens
             share.output_tokens_worst += chosen.answers * max_tokens

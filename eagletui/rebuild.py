@@ -244,8 +244,8 @@ def _observed(reader: LedgerReader, ids: RunIds, sample_ids: Sequence[int]) -> I
             except InputError:
                 continue  # named as a trouble when its turn comes
             dataset = item.row.dataset
-            max_tokens = ids.config.sampling_for(dataset).max_tokens
-            yield Observed(reply, item.prompt, max_tokens, ids.thinking(dataset))
+            max_tokens = ids.sampling(dataset, item.prompt).max_tokens
+            yield Observed(reply, item.prompt, max_tokens, ids.thinking(dataset, item.prompt))
 
 
 def _known_causes(reader: LedgerReader) -> dict[str, Cause]:

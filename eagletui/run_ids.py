@@ -32,8 +32,10 @@ class RunIds:
     _sampling: dict[str, SamplingSection] = field(default_factory=dict, init=False, repr=False, compare=False)
     """By data set, as they are asked for."""
 
-    def sampling(self, dataset: str) -> SamplingSection:
-        """The sampling section of a data set."""
+    def sampling(self, dataset: str, prompt: Prompt | None = None) -> SamplingSection:
+        """The sampling section of a data set, with a prompt's own over it."""
+        if prompt is not None and prompt.sampling_json is not None:
+            return self.config.sampling_for(dataset, prompt.sampling_json)
         if dataset not in self._sampling:
             self._sampling[dataset] = self.config.sampling_for(dataset)
         return self._sampling[dataset]
@@ -52,7 +54,7 @@ class RunIds:
             at: Unix seconds that a template sees as the present time; None for now.
         """
         now = None if at is None else datetime.fromtimestamp(at).astimezone()
-        kwargs = template_kwargs(self.config, self.fmt, self.sampling(dataset).reasoning)
+        kwargs = template_kwargs(self.config, self.fmt, self.sampling(dataset, prompt).reasoning)
         try:
             rendered = render_prompt(prompt, self.tokenizer, self.fmt, kwargs, now=now)
         except EagleError:
@@ -79,15 +81,15 @@ class RunIds:
             self.tokenizer,
             self.fmt,
             self.profile(endpoint),
-            max_tokens=self.sampling(dataset).max_tokens,
+            max_tokens=self.sampling(dataset, prompt).max_tokens,
             offset=offset,
             prompt=prompt,
-            thinking=self.thinking(dataset),
+            thinking=self.thinking(dataset, prompt),
         )
 
-    def thinking(self, dataset: str) -> bool | None:
-        """Whether the requests of a data set switch thinking on or off; None where they say nothing."""
-        asked = self.sampling(dataset).reasoning
+    def thinking(self, dataset: str, prompt: Prompt | None = None) -> bool | None:
+        """Whether the requests of a data set, or of one prompt, switch thinking on or off; None: they say nothing."""
+        asked = self.sampling(dataset, prompt).reasoning
         said: dict[str, object] = {"chat_template_kwargs": self.config.model.template_kwargs}
         return asked_thinking(self.fmt, {**said, **reasoning_field(asked)})
 

@@ -1,6 +1,6 @@
 """What is asked: a conversation to be answered once."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
@@ -39,6 +39,8 @@ class Prompt:
     messages: tuple[Message, ...]
     tools_json: str | None = None
     """The request's `tools` array as JSON text, or None."""
+    sampling_json: str | None = None
+    """The row's own sampling as JSON text, over that of its data set; None: nothing of its own."""
 
 
 def turn_starts(prompt: Prompt) -> list[int]:
@@ -60,4 +62,4 @@ def until_turn(prompt: Prompt, turn: int) -> Prompt:
     """Return the conversation up to where the answer of one turn begins; whole if no assistant block stands there."""
     starts = turn_starts(prompt)
     end = starts[turn] if turn < len(starts) else len(prompt.messages)
-    return prompt if end == len(prompt.messages) else Prompt(prompt.messages[:end], prompt.tools_json)
+    return prompt if end == len(prompt.messages) else replace(prompt, messages=prompt.messages[:end])

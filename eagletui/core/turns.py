@@ -70,7 +70,7 @@ def with_answers(whole: Prompt, turn: int, answers: Mapping[int, Message]) -> Pr
             messages.append(replace(whole.messages[position], tool_call_id=call.id))
             position += 1
     messages += whole.messages[position:end]
-    return Prompt(tuple(messages), whole.tools_json)
+    return replace(whole, messages=tuple(messages))
 
 
 def _recorded(whole: Prompt, turn: int) -> tuple[tuple[ToolCall, ...], list[Message]]:

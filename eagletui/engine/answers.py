@@ -166,7 +166,7 @@ class AnswerDesk:
 
     def _prepare(self, sample: QueuedSample) -> ReadySample:
         config = self._ids.config
-        section = config.sampling_for(sample.dataset)
+        section = self._ids.sampling(sample.dataset, sample.prompt)
         dice = random.Random(f"{config.run.seed}:{sample.id}:{sample.attempts}")
         prompt_ids = self._ids.prompt_ids(sample.prompt, sample.dataset)
         count = len(msgspec.json.encode(sample.prompt)) if prompt_ids is None else len(prompt_ids)

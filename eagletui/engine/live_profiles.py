@@ -50,8 +50,9 @@ class LiveProfiles:
             return None
         seen = self._seen.setdefault(endpoint, [])
         if self._fmt.end_token(reply.finish_reason) is not None:
-            max_tokens = ids.config.sampling_for(sample.dataset).max_tokens
-            seen.append(Observed(reply, sample.prompt, max_tokens, ids.thinking(sample.dataset)))
+            prompt, dataset = sample.prompt, sample.dataset
+            max_tokens = ids.sampling(dataset, prompt).max_tokens
+            seen.append(Observed(reply, prompt, max_tokens, ids.thinking(dataset, prompt)))
         return self._choose(ids, endpoint)
 
     def _choose(self, ids: RunIds, endpoint: str) -> ProfileChoice | None:
@@ -100,4 +101,5 @@ def _observed(ids: RunIds, reader: LedgerReader, samples: Sequence[int]) -> Iter
             except EagleError:
                 continue  # it was named when it came
             dataset = item.row.dataset
-            yield Observed(reply, item.prompt, ids.config.sampling_for(dataset).max_tokens, ids.thinking(dataset))
+            max_tokens = ids.sampling(dataset, item.prompt).max_tokens
+            yield Observed(reply, item.prompt, max_tokens, ids.thinking(dataset, item.prompt))

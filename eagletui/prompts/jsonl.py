@@ -16,6 +16,7 @@ from eagletui.prompts.fields import Fault, find_lone_surrogate, found, one_of, t
 from eagletui.prompts.key import content_key, given_key
 from eagletui.prompts.messages import NO_PREFILL, read_messages
 from eagletui.prompts.plain import read_plain
+from eagletui.prompts.sampling import read_sampling
 from eagletui.prompts.sharegpt import read_sharegpt
 from eagletui.prompts.turns import place_turns
 
@@ -27,6 +28,9 @@ SHAPES: Final[Mapping[str, Callable[[Mapping[str, object]], tuple[Message, ...]]
     "prompt": read_plain,
 }
 """By the key that tells the shape. A record with several (`prompt` beside `messages`) is read by the first."""
+
+_READ: Final = ("id", "dataset", "system", "sampling")
+"""Fields beside the conversation and its tools."""
 
 _PREFILLED: Final[Mapping[str, object]] = {"continue_final_message": True, "add_generation_prompt": False}
 """Fields of a record that ask a server to go on with a given beginning of the answer."""
@@ -114,12 +118,13 @@ def read_record(number: int, line: bytes, stem: str, mode: Literal["last", "all"
     if shape is None:
         keys = clean_line(", ".join(raw), 60) or "none"
         raise Fault(None, f"an object with the keys {keys}", one_of(tuple(SHAPES)))
-    record = {name: _VALUE.decode(bytes(raw[name])) for name in (shape, "id", "dataset", "system") if name in raw}
+    record = {name: _VALUE.decode(bytes(raw[name])) for name in (shape, *_READ) if name in raw}
     for name in _PREFILLED:
         if name in raw and _VALUE.decode(bytes(raw[name])) == _PREFILLED[name]:
             raise Fault(name, found(_PREFILLED[name]), NO_PREFILL)
     tools_json = _tools(bytes(raw["tools"])) if "tools" in raw else None
-    placed = place_turns(Prompt(SHAPES[shape](record), tools_json), mode, shape)
+    sampling_json = read_sampling(record.get("sampling"))
+    placed = place_turns(Prompt(SHAPES[shape](record), tools_json, sampling_json), mode, shape)
     given = record.get("id")
     return PromptRecord(
         line=number,

@@ -30,7 +30,8 @@ def content_key(prompt: Prompt) -> str:
     The same conversation and tools give the same key however the JSON was spaced or escaped.
     """
     tools = "null" if prompt.tools_json is None else json.dumps(json.loads(prompt.tools_json), ensure_ascii=False)
-    content = f"[[{', '.join(map(_written, prompt.messages))}], {tools}]"
+    own = "" if prompt.sampling_json is None else f", {prompt.sampling_json}"
+    content = f"[[{', '.join(map(_written, prompt.messages))}], {tools}{own}]"
     return hashlib.sha256(content.encode("utf-8")).hexdigest()[:HASH_CHARACTERS]
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from eagletui.core.chat import Message, Prompt
+from eagletui.ledger.orders import NewPrompt
 from tests.engine.conftest import NewRun
 from tests.engine.run_folder import EngineRun
 from tests.providers.scripted_server import Exchange, scripted_server
@@ -50,6 +52,25 @@ async def test_ids_that_the_server_returns_are_asked_for_and_kept(
     snapshot = run.snapshot()
     assert dict(snapshot.evidence) == {"served": 3}
     assert snapshot.spend.books.settled_pico == 0
+
+
+async def test_a_prompts_own_sampling_is_sent_and_its_length_is_bounded_by_the_data_sets(new_run: NewRun) -> None:
+    async def act(exchange: Exchange) -> None:
+        recording = recorded_body("vllm/nonstream_return_token_ids.resp.txt")
+        await exchange.reply(200, b'{"data":[]}' if exchange.head.startswith("GET") else recording)
+
+    own = ('{"max_tokens": 5, "temperature": 0.25, "top_k": 7}', '{"max_tokens": 500}', None)
+    prompts = [
+        NewPrompt(f"p{n}", "d", Prompt((Message("user", f"case {n}"),), sampling_json=row), "")
+        for n, row in enumerate(own)
+    ]
+    async with scripted_server(act) as server:
+        run = new_run(server.base_url, prompts, provider={"kind": "vllm"}, sampling={"max_tokens": 64})
+        assert await end_of(run) == 0, run.log()
+        posts = [json.loads(exchange.body) for exchange in server.received if exchange.head.startswith("POST")][1:]
+    sent = {post["messages"][0]["content"]: post for post in posts}
+    asked = [(post["max_tokens"], post["temperature"], post.get("top_k")) for _, post in sorted(sent.items())]
+    assert asked == [(5, 0.25, 7), (64, 1.0, None), (64, 1.0, None)]
 
 
 async def test_a_server_that_breaks_off_is_asked_again_and_costs_nothing(new_run: NewRun) -> None:

@@ -332,3 +332,14 @@ def test_a_tool_may_answer_nothing(tmp_path: Path) -> None:
     ]
     (record,) = _records(_write(tmp_path, {"messages": talk}))
     assert record.prompt.messages[-1] == Message("tool", "", tool_call_id="c")
+
+
+def test_a_row_may_have_its_own_sampling_and_wrong_ones_are_named(tmp_path: Path) -> None:
+    plain, own = _records(
+        _write(tmp_path, {"prompt": "Hi"}, {"prompt": "Hi", "sampling": {"temperature": 0.2, "top_k": None}})
+    )
+    assert (plain.prompt.sampling_json, own.prompt.sampling_json) == (None, '{"temperature": 0.2}')
+    assert plain.key != own.key
+    for wrong, field in (({"temprature": 1}, "temprature"), ({"temperature": 3}, "temperature"), ({"seed": 1}, "seed")):
+        problem = _problem(tmp_path, {"prompt": "Hi", "sampling": wrong})
+        assert problem.field == f"sampling.{field}"
