@@ -197,7 +197,11 @@ def consequence(view: RunView, limits: Limits) -> list[Piece]:
     if limits.stop_at_pico > limits.cap_pico:
         lines.append(("stop-at is above the cap: the cap holds.", "$warning"))
     if snapshot.run.pause_reason in ("stop_at", "cap") and left > 0 and room > 0:
-        lines.append("The run then goes on.")
+        engine = standing.engine_of(snapshot)
+        goes_on = engine is not None and engine.alive
+        lines.append(
+            "The run then goes on." if goes_on else "No engine is running: the run goes on once it is started."
+        )
     return lines
 
 

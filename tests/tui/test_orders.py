@@ -81,6 +81,7 @@ async def test_limits_of_a_run_without_an_engine_are_changed_at_once_as_ctl_does
     async with opened(busy, workers=()) as screens:
         await screens.press("dollar_sign", "tab", *["backspace"] * 4)
         await screens.write("20")
+        assert "No engine is running: the run goes on once it is started." in screens.text
         await screens.press("enter")
         await screens.settle()
         assert pending(busy) == []
