@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from eagletui.core.errors import LedgerError
 from eagletui.ledger.codecs import pack_prompt
@@ -12,6 +13,10 @@ from eagletui.ledger.orders import NewPrompt
 from eagletui.ledger.triggers import COUNTERS, count_statement
 from eagletui.ledger.turns import WAITS
 from eagletui.ledger.writer_base import Writer
+
+
+_BULK_CACHE_KIB: Final = 65_536
+"""Keys arrive in no order: with SQLite's 2 MiB their index is written and read again all the time."""
 
 
 def sample_keys(prompt: NewPrompt) -> Iterator[tuple[str, int, int]]:
@@ -73,7 +78,10 @@ class IngestWriter(Writer):
             (last,) = connection.execute("SELECT coalesce(max(id), 0) FROM samples").fetchone()
             for name, _ in triggers:
                 connection.execute(f'DROP TRIGGER "{name}"')
+            (usual,) = connection.execute("PRAGMA cache_size").fetchone()
+            connection.execute(f"PRAGMA cache_size = -{_BULK_CACHE_KIB}")
             yield
+            connection.execute(f"PRAGMA cache_size = {usual}")
             for counter in COUNTERS:
                 if counter.table == "samples":
                     connection.execute(count_statement(counter, "samples.id > ?"), (last,))
