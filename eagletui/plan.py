@@ -56,6 +56,10 @@ class Plan:
     """The likely course; None without endpoints."""
     worst_case_pico: int = 0
     """Every answer at its bound, at the dearest endpoint."""
+    longest_prompt: int = 0
+    """Tokens of the longest prompt."""
+    longest_whole: int = 0
+    """Tokens of the longest prompt and its answer at `max_tokens`."""
     largest_hold_pico: int = 0
     """The bound of the dearest single request."""
     stop_at_pico: int = 0
@@ -127,7 +131,7 @@ def make_plan(
     # `auto` is decided when the model loads: the wider type bounds from above, the shorter one from below.
     plan.features_bytes = _features_bytes(config, plan.prompt_tokens + plan.output_tokens_worst, auto="float32")
     plan.features_least_bytes = _features_bytes(config, plan.prompt_tokens, auto="bfloat16") or 0
-    plan.notes += [*plan.census.sentences(), *tokenizer.notes, *_extraction_notes(plan, config)]
+    plan.notes += [*_endpoint_notes(plan), *plan.census.sentences(), *tokenizer.notes, *_extraction_notes(plan, config)]
     plan.refusals += _refusals(plan, config)
     return plan
 
@@ -184,6 +188,8 @@ def _count(
             most = prompt_bound(tokens + earlier * max_tokens)
             holds = {e.tag: hold_bound(most, max_tokens, e.price) for e in plan.endpoints}
             hold = max(holds.values(), default=0)
+            plan.longest_prompt = max(plan.longest_prompt, tokens)
+            plan.longest_whole = max(plan.longest_whole, tokens + max_tokens)
             share.samples += chosen.answers
             share.max_tokens = max(share.max_tokens, max_tokens)
             plan.held_pico += chosen.answers * sum(weights[tag] * pico for tag, pico in holds.items())
@@ -228,6 +234,26 @@ def _extraction_notes(plan: Plan, config: RunConfig) -> list[str]:
             f"Features are computed with weights stored as {ours or 'plain floating point'}, but {named} would answer "
             "with others: [provider] quantizations or only can keep to endpoints with the same."
         )
+    return notes
+
+
+def _endpoint_notes(plan: Plan) -> list[str]:
+    """Say which endpoints will refuse some of the requests, or are not well now."""
+    notes = []
+    for endpoint in plan.endpoints:
+        context, prompt = endpoint.context_tokens, endpoint.max_prompt_tokens
+        if context is not None and context < plan.longest_whole:
+            notes.append(
+                f"{endpoint.tag} has a context of {context:,} tokens, and the longest prompt with max_tokens needs "
+                f"{plan.longest_whole:,}: it refuses such requests. Lower max_tokens, or name it in [provider] ignore."
+            )
+        elif prompt is not None and prompt < plan.longest_prompt:
+            notes.append(
+                f"{endpoint.tag} takes prompts of at most {prompt:,} tokens, and the longest has "
+                f"{plan.longest_prompt:,}: it refuses such requests. Shorten them, or name it in [provider] ignore."
+            )
+        if endpoint.status is not None and endpoint.status < 0:
+            notes.append(f"{endpoint.tag} is degraded now: the router gives it the status {endpoint.status}.")
     return notes
 
 

@@ -104,6 +104,22 @@ def test_a_free_server_needs_no_money_and_no_cap_binds(make_config: MakeConfig, 
     assert plan.refusals == []
 
 
+def test_an_endpoint_that_will_refuse_long_prompts_or_is_not_well_is_named(
+    make_config: MakeConfig, tmp_path: Path
+) -> None:
+    endpoints = [
+        _endpoint(tag="short", context_tokens=_prompt_tokens() + 95),
+        _endpoint(tag="narrow", context_tokens=4_096, max_prompt_tokens=_prompt_tokens() - 1),
+        _endpoint(tag="ill", context_tokens=_prompt_tokens() + 96, status=-2),
+    ]
+    notes = make_plan(read_config(str(make_config())), endpoints, tmp_path).notes
+    assert [note.split(",")[0] for note in notes[:3]] == [
+        f"short has a context of {_prompt_tokens() + 95} tokens",
+        f"narrow takes prompts of at most {_prompt_tokens() - 1} tokens",
+        "ill is degraded now: the router gives it the status -2.",
+    ]
+
+
 def test_features_are_sized_from_the_models_own_config(make_config: MakeConfig, tmp_path: Path) -> None:
     model = tmp_path / "model"
     model.mkdir()

@@ -14,7 +14,6 @@ from eagletui.ledger.triggers import COUNTERS, count_statement
 from eagletui.ledger.turns import WAITS
 from eagletui.ledger.writer_base import Writer
 
-
 _BULK_CACHE_KIB: Final = 65_536
 """Keys arrive in no order: with SQLite's 2 MiB their index is written and read again all the time."""
 
