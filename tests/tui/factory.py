@@ -137,7 +137,7 @@ def empty_run(path: Path, name: str = "b3-magicoder", clock: Clock | None = None
     create_ledger(
         path / "ledger.sqlite",
         name=name,
-        config_json=json.dumps({"model": {"id": "huggingfacetb/smollm2-135m-instruct"}}),
+        config_json=_config_json(name),
         model_id="huggingfacetb/smollm2-135m-instruct",
         format="smollm2",
         stop_at_pico=90 * 10**9,
@@ -148,6 +148,22 @@ def empty_run(path: Path, name: str = "b3-magicoder", clock: Clock | None = None
     )
     (path / "vocabulary.msgpack").write_bytes(pack_vocabulary(tokenizer().vocabulary))
     return Built(path, clock, {})
+
+
+def _config_json(name: str) -> str:
+    return json.dumps(
+        {
+            "run": {"name": name},
+            "prompts": {"path": ["/prompts/b3_magicoder.jsonl"]},
+            "model": {
+                "id": "huggingfacetb/smollm2-135m-instruct",
+                "tokenizer": str(tokenizer_dir()),
+                "format": "smollm2",
+            },
+            "provider": {"kind": "embedded"},
+            "spend": {"stop_at_usd": "0.09", "cap_usd": "0.15"},
+        }
+    )
 
 
 def add_prompts(built: Built, prompts: Sequence[tuple[str, str, str]]) -> None:

@@ -119,6 +119,16 @@ async def test_ctrl_c_says_how_to_leave_and_how_to_stop(busy: Built) -> None:
         assert "q leaves the app" not in screens.text
 
 
+async def test_the_palette_has_every_action_of_the_screen_in_front(busy: Built) -> None:
+    async with opened(busy, NARROW) as screens:
+        views: tuple[tuple[str, View], ...] = (("1", "run"), ("2", "samples"), ("6", "verdicts"))
+        for key, view in views:
+            await screens.press(key)
+            found = {command.title for command in screens.app.get_system_commands(screens.app.screen)}
+            wanted = {f"{one.label} ({one.name})" for one in (*VIEW_KEYS[view], *APP_KEYS) if one.id != "app.palette"}
+            assert found == wanted
+
+
 async def test_the_palette_finds_an_action_by_name(busy: Built) -> None:
     async with opened(busy, WIDE) as screens:
         await screens.press("colon")

@@ -12,16 +12,16 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Input
 
 from eagletui.core.errors import LedgerError
-from eagletui.core.fidelity import PROVED
 from eagletui.ledger.async_reader import AsyncReader
 from eagletui.ledger.filters import SampleFilter, Sort
 from eagletui.ledger.rows import SampleRow
 from eagletui.ledger.snapshot import Snapshot
 from eagletui.runs import RunFolder
-from eagletui.tui import background, figures, orders, standing
+from eagletui.tui import background, orders, standing
 from eagletui.tui.filter_line import EXAMPLE, PRESETS, FilterLineError, preset_name, read_filter, write_filter
 from eagletui.tui.keys import View, bindings
 from eagletui.tui.run_view import RunView
+from eagletui.tui.sample_columns import sample_columns
 from eagletui.tui.sample_export import Picked, export_folder, export_lines, export_samples
 from eagletui.tui.sample_order import SampleOrder
 from eagletui.tui.sample_text import preview_lines, row_line, sample_document
@@ -30,7 +30,7 @@ from eagletui.tui.screens.dialogs import ConfirmDialog
 from eagletui.tui.screens.frame import FramedScreen
 from eagletui.tui.theme import glyphs_of, is_ascii
 from eagletui.tui.widgets.entry import Entry
-from eagletui.tui.widgets.ledger_table import PAGE_ROWS, Column, LedgerTable
+from eagletui.tui.widgets.ledger_table import PAGE_ROWS, LedgerTable
 from eagletui.tui.widgets.safe_text import Piece, SafeText, name_panel, stacked, styled
 
 _PROBLEMS: Final = tuple(PRESETS[name] for name in ("mismatched", "drifting", "failed"))
@@ -60,7 +60,7 @@ class SamplesScreen(FramedScreen):
         yield Entry(id="filter-input", classes="-hidden")
         with Horizontal(id="samples-body"):
             yield LedgerTable[SampleRow](
-                self._columns(),
+                sample_columns(lambda: glyphs_of(self.app)),
                 empty="no sample fits",
                 is_marked=lambda row: row.sample_key in self._marked,
                 shows_range=True,
@@ -183,38 +183,6 @@ class SamplesScreen(FramedScreen):
         if self._is_searching:
             pieces.append(("   searching, esc ends it", "$warning"))
         self.query_one("#filter-line", SafeText).show(styled(*pieces, ascii_=is_ascii(self.app)))
-
-    def _columns(self) -> tuple[Column[SampleRow], ...]:
-        return (
-            Column("sample", 12, lambda row: row.sample_key),
-            Column("state", 11, self._state),
-            Column("evidence", 9, self._evidence),
-            Column("billed", 7, lambda row: figures.count(row.billed_output_tokens), right=True, from_width=100),
-            Column("counted", 7, lambda row: figures.count(row.output_tokens), right=True, from_width=90),
-            Column("drift", 5, lambda row: figures.signed(row.drift_tokens), right=True),
-            Column("spans", 5, lambda row: figures.count(row.spans), right=True),
-            Column("cost $", 9, lambda row: figures.usd(row.cost_pico).removeprefix("$"), right=True, from_width=90),
-            Column("finish", 8, lambda row: row.finish_reason or figures.UNKNOWN, from_width=90),
-            Column("prompt", 0, lambda row: row.preview),
-        )
-
-    def _state(self, row: SampleRow) -> Piece:
-        glyphs = glyphs_of(self.app)
-        marks = {
-            "queued": (glyphs.queued, "$quiet"),
-            "in_flight": (glyphs.draining, "$primary"),
-            "failed": (glyphs.failed, "bold $error"),
-            "refused": (glyphs.failed, "bold $error"),
-            "quarantined": (glyphs.warning, "$warning"),
-        }
-        mark, tone = marks.get(row.state, (glyphs.done if row.extracted else glyphs.running, ""))
-        return (f"{mark} {'extracted' if row.extracted else row.state.replace('_', ' ')}", tone)
-
-    def _evidence(self, row: SampleRow) -> Piece:
-        if row.evidence is None:
-            return figures.UNKNOWN
-        tone = "" if row.evidence in PROVED else "bold $error" if row.evidence == "conflict" else "$warning"
-        return (row.evidence, tone)
 
     def on_ledger_table_moved(self, message: LedgerTable.Moved) -> None:
         """Show the sample under the cursor."""
