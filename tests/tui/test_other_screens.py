@@ -133,7 +133,7 @@ async def test_the_palette_finds_an_action_by_name(busy: Built) -> None:
     async with opened(busy, WIDE) as screens:
         await screens.press("colon")
         await screens.write("spend")
-        await screens.press("enter", "enter")
+        await screens.press("enter")
         assert "[3 Spend]" in screens.lines[1]
 
 
