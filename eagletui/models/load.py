@@ -7,6 +7,7 @@ transformers' own classes: no code from the folder runs, no pickle is opened, no
 import io
 import os
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
@@ -40,6 +41,7 @@ _NORM_NAMES: Final = ("norm", "final_layernorm", "final_layer_norm", "ln_f")
 """What transformers' decoders call the norm between the last layer and the head."""
 
 _LISTED_KEYS: Final = 5
+_GGUF_NAMES: Final = threading.RLock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,14 +240,16 @@ def _reading_gguf_once() -> Iterator[None]:
     """Spare transformers half of the time a GGUF takes.
 
     It reads the header for the config and again for the weights, and builds the same table of names for every module:
-    8 of 15 s for a model of 135M. Both are pure functions of their arguments, kept for the time of one load.
+    8 of 15 s for a model of 135M. Both only read, and give the same for the same arguments; they are kept for the time
+    of one load, and loads of several threads wait for each other, because the names are the whole process's.
     """
-    reader, names = gguf.GGUFReader, gguf.get_tensor_name_map
-    gguf.GGUFReader, gguf.get_tensor_name_map = cache(reader), cache(names)
-    try:
-        yield
-    finally:
-        gguf.GGUFReader, gguf.get_tensor_name_map = reader, names
+    with _GGUF_NAMES:
+        reader, names = gguf.GGUFReader, gguf.get_tensor_name_map
+        gguf.GGUFReader, gguf.get_tensor_name_map = cache(reader), cache(names)
+        try:
+            yield
+        finally:
+            gguf.GGUFReader, gguf.get_tensor_name_map = reader, names
 
 
 @contextmanager
