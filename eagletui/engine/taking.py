@@ -1,6 +1,5 @@
 """Take one reply: receive it, keep it on disk, say what it is. The same in the engine and in its receivers."""
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -56,14 +55,12 @@ class Taker:
         finally:
             received()
         kept = keep(order.attempt_id, raw)
-        flushed = asyncio.ensure_future(self.spool.put(kept))
+        await self.spool.put(kept)
         try:
             verdict = self.verdicts.get(order.endpoint, order.verdict)
             return Taken(kept, await self.desk.judge(raw, order.ready, order.endpoint, verdict), None)
         except ProviderFailure as failure:
             return Taken(kept, None, failure)
-        finally:
-            await flushed
 
     async def take_kept(self, kept: Kept, order: Order) -> Taken:
         """Judge a reply that another process received and did not live to report."""
