@@ -231,8 +231,8 @@ class PaceSection(_Section):
     stream: Literal["auto", "always", "never"] = "auto"
     spread: Literal["best", "even"] = "best"
     """How samples spread over endpoints: most to the best evidence at the best price, or to all alike, as probes do."""
-    receivers: Literal["auto"] | int = "auto"
-    """Processes that take HTTP off the controller."""
+    receivers: Literal["auto"] | Annotated[int, Field(ge=0, le=32)] = "auto"
+    """Processes that take HTTP, parsing and ids off the engine; `auto`: one by one while it nears a core of its own."""
     max_attempts: int = Field(default=5, ge=1)
     """Requests per sample before it counts as failed."""
     connect_timeout_s: float = Field(default=10.0, gt=0)
