@@ -146,6 +146,7 @@ def _refuse_repeated(folders: Sequence[RunFolder]) -> None:
 
 def _read(folder: RunFolder) -> _Joined:
     """Read what a run is, and refuse one whose money is not known to the last request."""
+    LedgerWriter(folder.ledger_path).close()  # brings a ledger of an earlier version to the present one
     with LedgerReader(folder.ledger_path) as reader:
         snapshot, row = reader.snapshot(), reader.run()
         books = snapshot.spend.books

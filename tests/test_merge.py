@@ -22,6 +22,7 @@ from eagletui.embedded.data import tokenizer_dir
 from eagletui.embedded.market import MODEL_SLUG
 from eagletui.embedded.server import ServeOptions
 from eagletui.ledger.locks import RoleLock
+from eagletui.ledger.merging import KEPT, MADE_ANEW, OF_SAMPLE
 from eagletui.ledger.orders import AdmitRequest, NewPrompt
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.merge import merge_runs
@@ -185,6 +186,23 @@ def test_counters_of_a_merged_run_are_what_its_rows_say_and_triggers_keep_them(r
 
 def assert_counters(folder: RunFolder) -> None:
     assert counters(folder.ledger_path) == recount(folder.ledger_path)
+
+
+def test_every_table_of_a_ledger_is_copied_or_made_anew(bought: Bought) -> None:
+    joined = {"sources", "prompts", "samples", "attempts", "replies", "tokens", "shards", "features"}
+    joined |= {"endpoints", "findings", "ticks"}
+    names = {row[0] for row in _rows(bought.whole, "SELECT name FROM sqlite_master WHERE type = 'table'")}
+    assert names == joined | {*KEPT, *OF_SAMPLE, *MADE_ANEW}
+
+
+def test_what_a_model_said_of_answers_comes_along(runs: Path) -> None:
+    first, second = _parts(runs)
+    opinion = "INSERT INTO opinions SELECT id, 'q', 'm', 0.9, 1.5, 0, 1, 3, -4, -4, 1, '{}', 0 FROM samples LIMIT 2"
+    for folder in (first, second):
+        _set(folder, opinion)
+    made = merge_runs([first, second], "joined")
+    keys = "SELECT sample_key FROM opinions JOIN samples ON id = sample_id ORDER BY 1"
+    assert _rows(made.folder, keys) == sorted(_rows(first, keys) + _rows(second, keys))
 
 
 def test_a_part_is_merged_once(runs: Path) -> None:

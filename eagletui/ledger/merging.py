@@ -20,8 +20,14 @@ from eagletui.ledger.triggers import COUNTERS, TRAINABLE, count_statement, trigg
 _NUMBERED: Final = ("prompts", "samples", "attempts", "shards")
 """Tables whose rows others point to by number."""
 
-_KEPT: Final = ("prices", "adjustments", "verdicts", "events", "commands")
+KEPT: Final = ("prices", "adjustments", "verdicts", "events", "commands")
 """Tables in the order of time, which nothing points to."""
+
+OF_SAMPLE: Final = ("turns", "opinions")
+"""Tables with a row for some samples, which point to nothing else."""
+
+MADE_ANEW: Final = ("run", "counters", "to_extract", "moves", "heartbeats")
+"""Tables that the joined ledger has of its own."""
 
 _TIME: Final = {"prices": "fetched_at"}
 
@@ -65,7 +71,7 @@ def lay_together(target: Path, sources: Sequence[Source], *, same_numbers: bool)
         connection.execute("PRAGMA foreign_keys = OFF")
         for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
             connection.execute(f'DROP TRIGGER "{name}"')
-        for table in _KEPT:
+        for table in KEPT:
             connection.execute(f"CREATE TEMP TABLE arrived_{table} AS SELECT * FROM {table} WHERE 0")
         connection.execute("CREATE TEMP TABLE arrived_findings AS SELECT '' AS source, * FROM findings WHERE 0")
         connection.execute("CREATE TEMP TABLE arrived_ticks AS SELECT 0 AS source, * FROM ticks WHERE 0")
@@ -169,8 +175,8 @@ def _copy(connection: sqlite3.Connection, source: Source, number: int, *, same_n
     _insert(connection, "attempts", of_sample | {"id": f"id + {shift['attempts']}"})
     _insert(connection, "replies", of_attempt)
     _insert(connection, "tokens", of_sample | of_attempt)
-    if connection.execute("SELECT 1 FROM source.sqlite_master WHERE name = 'turns'").fetchone():
-        _insert(connection, "turns", of_sample)
+    for table in OF_SAMPLE:
+        _insert(connection, table, of_sample)
     connection.execute("DROP TABLE IF EXISTS temp.path_of")
     connection.execute("CREATE TEMP TABLE path_of (old_path TEXT PRIMARY KEY, new_path TEXT NOT NULL)")
     connection.executemany("INSERT INTO temp.path_of VALUES (?, ?)", source.shard_paths.items())
@@ -178,7 +184,7 @@ def _copy(connection: sqlite3.Connection, source: Source, number: int, *, same_n
     _insert(connection, "shards", {"id": f"id + {shift['shards']}", "path": new_path})
     _insert(connection, "features", of_sample | {"shard_id": f"shard_id + {shift['shards']}"})
     _join_endpoints(connection)
-    for table in _KEPT:
+    for table in KEPT:
         where = " WHERE applied_at IS NOT NULL" if table == "commands" else ""
         connection.execute(f"INSERT INTO temp.arrived_{table} SELECT * FROM source.{table}{where}")
     connection.execute("INSERT INTO temp.arrived_findings SELECT ?, * FROM source.findings", (source.name,))
@@ -239,7 +245,7 @@ def _settle_history(connection: sqlite3.Connection, sources: int) -> None:
                       FROM temp.arrived_prices))
             WHERE now = before)"""
     )
-    for table in _KEPT:
+    for table in KEPT:
         columns = ", ".join(_columns(connection, table)[1:])
         time = _TIME.get(table, "at")
         connection.execute(
