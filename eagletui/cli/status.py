@@ -1,5 +1,6 @@
 """`eagletui status`: the figures of a run."""
 
+import json
 import time
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -145,6 +146,9 @@ def status_pairs(snapshot: Snapshot) -> list[tuple[str, str]]:
         pairs.append(
             ("pace", f"{snapshot.rate.samples_per_s:.2f} samples/s, {snapshot.rate.output_tokens_per_s:,.0f} tokens/s")
         )
+    share = _stream_share(snapshot)
+    if share < 1.0 and run.state not in FINISHED_RUNS:
+        pairs.append(("streams", f"about {share:.0%} of the samples: more would take more CPU than there is"))
     for worker in snapshot.workers:
         how = "alive" if worker.alive else "ended" if worker.stopped else "gone"
         name = worker.role if worker.slot == 0 else f"{worker.role} {worker.slot}"
@@ -162,6 +166,13 @@ def profiles_of(snapshot: Snapshot) -> dict[str, str | None]:
         for endpoint in snapshot.endpoints
         if endpoint.samples
     }
+
+
+def _stream_share(snapshot: Snapshot) -> float:
+    """Return the part of the samples that the engine streams where it may, as it last said."""
+    engine = next((worker for worker in snapshot.workers if worker.role == "engine"), None)
+    share = json.loads(engine.detail_json).get("stream_share", 1.0) if engine is not None else 1.0
+    return float(share)
 
 
 def _features_text(snapshot: Snapshot) -> str:
