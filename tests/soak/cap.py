@@ -36,6 +36,8 @@ from tests.soak.workers import Provider, cpu_s, engine_process, free_port
 
 PEACE_S: Final = 60.0
 """A run without further kills ends within this."""
+WAITS_S: Final = {"event_timeout_s": 3.0, "total_timeout_s": 10.0}
+"""A reply that stalls for good is given up within these."""
 BACKOFF_S: Final = [0.02, 0.04, 0.08, 0.16, 0.3, 0.5, 0.8]
 """Waits between questions about a cost; the latest bill of a scenario comes within them."""
 
@@ -245,7 +247,7 @@ def soak(seed: int, folder: Path, campaign: Campaign) -> None:
         stop_at_usd=pico_to_usd_string(scenario.stop_at_pico),
         max_in_flight=scenario.max_in_flight,
         sampling={"max_tokens": scenario.max_tokens},
-        pace={"max_attempts": 6, "generation_backoff_s": BACKOFF_S, "receivers": scenario.receivers},
+        pace={"max_attempts": 6, **WAITS_S, "generation_backoff_s": BACKOFF_S, "receivers": scenario.receivers},
     )
     script = run.folder.provider_dir / "faults.toml"
     script.write_text(scenario.script, encoding="utf-8")
