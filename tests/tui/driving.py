@@ -20,6 +20,7 @@ from tests.tui.factory import Built
 Size = tuple[int, int]
 WIDE: Size = (120, 36)
 NARROW: Size = (80, 24)
+_ROUNDS = 40
 NEVER_S = 3_600.0
 """The app looks at the ledger only when the test says so."""
 
@@ -32,14 +33,21 @@ class Screens:
         self._pilot = pilot
 
     async def settle(self) -> None:
-        """Wait until nothing is left to do but waiting for time."""
-        await self._pilot.pause()
-        for _ in range(8):
-            busy = [worker for worker in self.app.workers if worker.group != "poll" and not worker.is_finished]
-            if not busy:
-                return
-            await self.app.workers.wait_for_complete(busy)
+        """Wait until nothing is left to do but waiting for time.
+
+        The library's pause takes a process that gets no processor for an idle one, so queues are looked at as well.
+        """
+        for _ in range(_ROUNDS):
             await self._pilot.pause()
+            busy = [worker for worker in self.app.workers if worker.group != "poll" and not worker.is_finished]
+            if busy:
+                await self.app.workers.wait_for_complete(busy)
+            elif not self._has_mail():
+                return
+
+    def _has_mail(self) -> bool:
+        nodes = (self.app, *self.app.screen.walk_children(with_self=True))
+        return any(node.message_queue_size for node in nodes)
 
     async def look(self) -> None:
         """Let the app read the ledger now."""
