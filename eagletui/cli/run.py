@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
-from eagletui.cli.attach import Ascii, NoMouse, show
+from eagletui.cli.attach import Ascii, NoMouse
 from eagletui.cli.create import check_config, create_run, existing, read_config, take_up
 from eagletui.cli.ctl import arguments, order
 from eagletui.cli.follow import DONE, end_helpers, follow, has_work, outcome
 from eagletui.cli.key_check import require_key
 from eagletui.cli.lifetime import lifetime_checks
+from eagletui.cli.opening import show
 from eagletui.cli.output import counted, on_terminal, say, short_path
 from eagletui.config import RUN_NAME, RunConfig
 from eagletui.core.errors import EagleError, InputError, LockedError, RunError

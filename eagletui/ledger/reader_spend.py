@@ -5,7 +5,7 @@ from decimal import Decimal
 from eagletui.core.billing import EndpointBill
 from eagletui.core.money import Price
 from eagletui.ledger.reader_base import Reader
-from eagletui.ledger.writer_watch import Quarantined, rebuy_range
+from eagletui.ledger.rebuying import Quarantined, rebuy_range
 
 _BILLS = """
     SELECT endpoint, count(*), sum(cost_pico),

@@ -11,9 +11,9 @@ from eagletui.core.text import clean_line
 from eagletui.ledger import commands
 from eagletui.ledger.locks import RoleLock
 from eagletui.ledger.reader import LedgerReader
+from eagletui.ledger.rebuying import Quarantined
 from eagletui.ledger.rows import Verb
 from eagletui.ledger.writer import LedgerWriter
-from eagletui.ledger.writer_watch import Quarantined
 
 
 class Applied(NamedTuple):

@@ -32,7 +32,6 @@ from eagletui.tui.screens.diff import DiffScreen
 from eagletui.tui.screens.extract import ExtractScreen
 from eagletui.tui.screens.frame import FramedScreen
 from eagletui.tui.screens.help import HelpScreen
-from eagletui.tui.screens.launch import LaunchScreen
 from eagletui.tui.screens.log import LogScreen
 from eagletui.tui.screens.run import RunScreen
 from eagletui.tui.screens.samples import SamplesScreen
@@ -49,6 +48,13 @@ def _charts() -> FramedScreen:
     from eagletui.tui.screens.charts import ChartsScreen
 
     return ChartsScreen()
+
+
+def _launch() -> ViewScreen:
+    # So does the validation of configs, which no other screen needs.
+    from eagletui.tui.screens.launch import LaunchScreen
+
+    return LaunchScreen()
 
 
 RUN_SCREENS: Final[Mapping[View, Callable[[], FramedScreen]]] = {
@@ -119,7 +125,7 @@ class EagleApp(App[None]):
         self._vocabulary: Vocabulary | None = None
         self._runs_opened = 0
         self.add_mode("attach", partial(self._new_screen, AttachScreen))
-        self.add_mode("launch", partial(self._new_screen, LaunchScreen))
+        self.add_mode("launch", partial(self._new_screen, _launch))
         self.placed_keys = keymap or Keymap()
         self.set_keymap(dict(self.placed_keys.moved))
 

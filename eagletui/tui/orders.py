@@ -9,7 +9,6 @@ from eagletui.core.errors import EagleError
 from eagletui.core.money import pico_to_usd_string
 from eagletui.ledger import commands
 from eagletui.ledger.rows import Verb
-from eagletui.ledger.without_engine import apply_without_engine
 from eagletui.tui import background, figures, panels, standing
 from eagletui.tui.keys import APP_KEYS
 from eagletui.tui.messages import OrderDone
@@ -53,6 +52,9 @@ async def _order(app: "EagleApp", view: RunView, verb: Verb, args: Mapping[str, 
     ledger = view.folder.ledger_path
     engine = standing.engine_of(view.snapshot)
     if engine is None or not engine.alive:
+        # The ledger's writers are loaded when one is needed: the first screen does not wait for them.
+        from eagletui.ledger.without_engine import apply_without_engine
+
         applied = await asyncio.to_thread(apply_without_engine, ledger, verb, args, "app")
         if applied is not None:
             return OrderDone(f"{verb}: {applied.result}", ok=applied.changed)

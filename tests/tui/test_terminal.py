@@ -28,10 +28,12 @@ PATIENCE_S = 60.0
 class Terminal:
     """A program in a pseudo-terminal of its own session."""
 
-    def __init__(self, arguments: list[str], environ: dict[str, str], size: tuple[int, int]) -> None:
+    def __init__(
+        self, arguments: list[str], environ: dict[str, str], size: tuple[int, int], program: str = PROGRAM
+    ) -> None:
         self.pid, self._master = pty.fork()
         if self.pid == 0:
-            os.execve(sys.executable, [sys.executable, "-c", PROGRAM, *arguments], environ)
+            os.execve(sys.executable, [sys.executable, "-c", program, *arguments], environ)
         self.resize(size)
         self.output = b""
         self.ended = False

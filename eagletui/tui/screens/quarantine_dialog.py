@@ -13,7 +13,7 @@ from textual.widgets import Button, Input
 
 from eagletui.core.errors import EagleError
 from eagletui.core.moments import read_moment
-from eagletui.ledger.writer_watch import Quarantined
+from eagletui.ledger.rebuying import Quarantined
 from eagletui.tui import background, figures
 from eagletui.tui.theme import is_ascii
 from eagletui.tui.widgets.entry import Entry

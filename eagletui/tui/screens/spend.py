@@ -13,9 +13,9 @@ from textual.containers import Grid, Vertical, VerticalScroll
 from eagletui.core.billing import EndpointBill
 from eagletui.ledger.filters import Preset, SampleFilter
 from eagletui.ledger.reader_spend import SpendReader
+from eagletui.ledger.rebuying import Quarantined
 from eagletui.ledger.rows import PriceRow
 from eagletui.ledger.snapshot import EndpointFigures, Snapshot
-from eagletui.ledger.writer_watch import Quarantined
 from eagletui.tui import background, figures, orders, panels
 from eagletui.tui.billing_text import bill_lines, key_pieces
 from eagletui.tui.keys import VIEW_KEYS, Key, View, bindings

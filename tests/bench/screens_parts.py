@@ -1,0 +1,265 @@
+"""The measurements of the screens benchmark, one function each."""
+
+import asyncio
+import gc
+import hashlib
+import os
+import select
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from eagletui.ledger import create
+from eagletui.ledger.locks import RoleLock
+from eagletui.ledger.writer import LedgerWriter
+from tests.bench.engine_parts import REFERENCE
+from tests.bench.job import cpu_s, new_run, prompts, provider, run_engine
+from tests.ledger import million
+from tests.ledger.million import make_million
+from tests.tui.driving import opened
+from tests.tui.factory import Built, answer, busy_run, result_for, send
+from tests.tui.test_terminal import PROGRAM, Terminal
+
+CACHE: Final = Path("~/.cache/eagletui-bench").expanduser()
+MILLION: Final = 1_000_000
+PATIENCE_S: Final = 60.0
+WIDE: Final = (120, 36)
+_BARE: Final = """
+from textual.app import App
+from textual.widgets import Static
+class Bare(App):
+    def compose(self):
+        yield Static("painted")
+Bare().run()
+"""
+_PACED: Final = replace(
+    REFERENCE, prompt_tokens=300, samples=2_000, first_token_s=0.5, tokens_per_s=200.0, max_in_flight=80
+)
+"""80 in flight for 4 s each: the reference's 20 samples a second, without its long start."""
+
+
+class Paint(NamedTuple):
+    """How long a first paint took."""
+
+    wall_s: float
+    cpu_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """How fast keys were answered."""
+
+    latencies_s: list[float]
+    """While the engine worked."""
+    idle_p95_s: float
+    """Of the same keys without an engine."""
+    samples_per_s: float
+    """What the engine did meanwhile."""
+
+
+class Watched(Terminal):
+    """A program in a pseudo-terminal whose output is timed."""
+
+    def until(self, part: bytes) -> float:
+        """Wait until the program wrote something since the last `forget`; give the moment."""
+        deadline = time.monotonic() + PATIENCE_S
+        while part not in self.output:
+            if time.monotonic() > deadline or not self._read(0.5):
+                raise SystemExit(f"{part!r} never came:\n{self.output[-2000:]!r}")
+        return time.perf_counter()
+
+    def forget(self) -> None:
+        """Drop what was written."""
+        self.output = b""
+
+    def collect(self, seconds: float) -> bytes:
+        """Read for so long; give what was written."""
+        self.forget()
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            if select.select([self._master], [], [], left)[0]:
+                self._read(0)
+        return self.output
+
+
+@contextmanager
+def shown(arguments: list[str], program: str = PROGRAM) -> Iterator[Watched]:
+    """Run a program in a pseudo-terminal."""
+    root = str(Path(__file__).parents[2])
+    variables = {"PATH": os.environ["PATH"], "TERM": "xterm-256color", "LANG": "C.UTF-8", "PYTHONPATH": root}
+    variables |= {"HOME": os.environ.get("HOME", "/"), "COLORTERM": "truecolor"}
+    watched = Watched(arguments, variables, WIDE, program=program)
+    try:
+        yield watched
+    finally:
+        watched.close()
+
+
+def large_run(*, may_build: bool) -> tuple[Path, int]:
+    """Give the run of a million samples, or a small one where it may not be built, and how many samples it has."""
+    sources = [Path(str(create.__file__)).with_name("schema.sql"), Path(str(million.__file__))]
+    mark = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
+    folder = CACHE / f"million-{mark}"
+    if folder.is_dir():
+        return folder, MILLION
+    if not may_build:
+        return _SMALL.path(), 60
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=CACHE) as building:
+        make_million(Path(building) / "run" / "ledger.sqlite")
+        os.replace(Path(building) / "run", folder)
+    return folder, MILLION
+
+
+def first_paint(run: Path) -> Paint:
+    """Time from the start of the process to the figures of the run on the screen."""
+    return _painted(["attach", str(run)], b"proved", PROGRAM)
+
+
+def bare_first_paint() -> Paint:
+    """The same for an app of the library that shows one word."""
+    return _painted([], b"painted", _BARE)
+
+
+def _painted(arguments: list[str], part: bytes, program: str) -> Paint:
+    began = time.perf_counter()
+    with shown(arguments, program) as watched:
+        wall = watched.until(part) - began
+        cpu = cpu_s(watched.pid)
+    return Paint(round(wall, 4), cpu)
+
+
+def key_latencies(seconds: float) -> Keys:
+    """Press keys while an engine works at the reference's pace, and without one."""
+    with tempfile.TemporaryDirectory(prefix="eagletui-bench-") as path:
+        job = replace(_PACED, samples=round(20 * (seconds + 8)))
+        with provider(Path(path) / "p", job) as (url, pid):
+            run = new_run(Path(path) / "run", url, job, prompts(job))
+            engine = threading.Thread(target=run_engine, args=(run, pid), daemon=True)
+            engine.start()
+            with shown(["attach", str(run.folder.path)]) as watched, run.reader() as reader:
+                while reader.snapshot().answered < 20:
+                    time.sleep(0.2)
+                before, began = reader.snapshot().answered, time.monotonic()
+                busy = _press(watched, seconds)
+                pace = (reader.snapshot().answered - before) / (time.monotonic() - began)
+            engine.join(PATIENCE_S)
+            with shown(["attach", str(run.folder.path)]) as watched:
+                idle = sorted(_press(watched, 3.0))
+    return Keys(busy, idle[round(0.95 * (len(idle) - 1))], pace)
+
+
+def _press(watched: Watched, seconds: float) -> list[float]:
+    """Move the cursor of the samples up and down; give the time from each key to its paint."""
+    watched.until(b"proved")
+    watched.write(b"2")
+    watched.until(b"Preview")
+    watched.collect(0.5)
+    found = []
+    deadline = time.monotonic() + seconds
+    for number in range(1_000_000):
+        if time.monotonic() > deadline:
+            break
+        watched.forget()
+        began = time.perf_counter()
+        watched.write(b"j" if number % 6 < 3 else b"k")
+        found.append(watched.until(b">") - began)
+        watched.collect(0.05)
+    return found
+
+
+def bytes_at_1hz(seconds: int) -> int:
+    """Count what the dashboard writes while an answer comes every second."""
+    with tempfile.TemporaryDirectory(prefix="eagletui-bench-") as path:
+        built = _busy(Path(path) / "run")
+        with RoleLock(built.path, "engine"), shown(["attach", str(built.path), "--refresh", "0.25"]) as watched:
+            watched.until(b"proved")
+            watched.collect(1.0)
+            written = 0
+            for number in range(seconds):
+                update(built, number)
+                written += len(watched.collect(1.0))
+    return written
+
+
+def bytes_of_a_finished_run(seconds: int) -> int:
+    """Count what the dashboard writes when there is nothing new."""
+    with tempfile.TemporaryDirectory(prefix="eagletui-bench-") as path:
+        built = _busy(Path(path) / "run")
+        with built.writer() as writer:
+            writer.set_run_state("draining")
+            writer.set_run_state("stopped")
+        with shown(["attach", str(built.path)]) as watched:
+            watched.until(b"proved")
+            watched.collect(6.0)  # the ledger's age is told in steps; the last one is after 5 s
+            return len(watched.collect(float(seconds)))
+
+
+def growth_over(updates: int) -> int:
+    """Tell by how many bytes the app grows over so many updates, the first fifth left out."""
+    with tempfile.TemporaryDirectory(prefix="eagletui-bench-") as path:
+        return asyncio.run(_growth(busy_run(Path(path) / "run"), updates))
+
+
+async def _growth(built: Built, updates: int) -> int:
+    at_start = 0
+    async with opened(built) as screens:
+        for number in range(updates):
+            built.clock.now += 1.0
+            with built.writer() as writer:
+                writer.tick()
+                writer.event("info", "engine", "progress", f"Update {number}.")
+            await screens.app.look_now()
+            await asyncio.sleep(0)
+            if number == updates // 5:
+                at_start = _resident()
+    return _resident() - at_start
+
+
+def _resident() -> int:
+    gc.collect()
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _busy(path: Path) -> Built:
+    """A run in full swing as of now, with samples left to answer."""
+    built = busy_run(path)
+    built.clock.now = time.time()
+    return built
+
+
+def update(built: Built, number: int) -> None:
+    """Answer the next sample, or count on where there is none, and tick."""
+    built.clock.now = time.time()
+    with built.writer() as writer:
+        _answer_next(writer, number)
+        writer.beat("engine", ready=True)
+        writer.event("info", "engine", "progress", f"Update {number}.")
+        writer.tick()
+
+
+def _answer_next(writer: LedgerWriter, number: int) -> None:
+    sent = send(writer, 1)
+    if sent:
+        answer(writer, sent[0], result_for(f"It was windy, and update {number} came.", "streamed"))
+
+
+class _Small:
+    """A run of 60 samples that stays until the process ends."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="eagletui-bench-")
+
+    def path(self) -> Path:
+        """Build it where it is not yet there."""
+        run = Path(self._folder.name) / "run"
+        return run if run.is_dir() else busy_run(run).path
+
+
+_SMALL: Final = _Small()
