@@ -1,5 +1,6 @@
 """Open the app in this terminal. Nothing here loads the parser of options: the first screen does not wait for it."""
 
+import gc
 import os
 import sys
 
@@ -44,6 +45,8 @@ def show(
     if no_color:
         os.environ["NO_COLOR"] = "1"
     terminal.prepare()
+    # What is loaded stays. Looking for garbage in it would delay the first screen and every later look.
+    gc.disable()
     from eagletui.tui.app import EagleApp
     from eagletui.tui.keymap import load_keymap
 
@@ -55,6 +58,8 @@ def show(
         theme=terminal.theme_name(os.environ),
         keymap=load_keymap(os.environ),
     )
+    gc.freeze()
+    gc.enable()
     app.run(mouse=mouse)
     if app.folder is not None and not in_browser:
         _say(farewell(app.folder))
