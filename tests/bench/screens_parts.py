@@ -155,7 +155,7 @@ def key_latencies(seconds: float) -> Keys:
 
 
 def _press(watched: Watched, seconds: float) -> list[float]:
-    """Move the cursor of the samples up and down; give the time from each key to its paint."""
+    """Move the cursor of the samples, four times a second or so; give the time from each key to its paint."""
     watched.until(b"proved")
     watched.write(b"2")
     watched.until(b"Preview")
@@ -169,7 +169,7 @@ def _press(watched: Watched, seconds: float) -> list[float]:
         began = time.perf_counter()
         watched.write(b"j" if number % 6 < 3 else b"k")
         found.append(watched.until(b">") - began)
-        watched.collect(0.05)
+        watched.collect(0.2)
     return found
 
 
