@@ -10,7 +10,7 @@ from eagletui.report.markup import el
 Row = TypeVar("Row")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # with slots, `Column[str](...)` could not be made: typing sets an attribute on it
 class Column(Generic[Row]):
     """One column."""
 
