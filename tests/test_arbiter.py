@@ -60,7 +60,9 @@ def _sampled(target: TargetModel, size: int, temperature: float, seed: int) -> t
     return ids
 
 
-@pytest.mark.parametrize("text", ["abcdab", "aaaaaa", "dcbadcb"])
+@pytest.mark.parametrize(
+    "text", ["abcdab", pytest.param("aaaaaa", marks=pytest.mark.slow), pytest.param("dcbadcb", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("length", [None, 3, 4])
 def test_the_best_cut_and_its_posterior_are_those_of_all_cuts(
     target: TargetModel, text: str, length: int | None

@@ -1,8 +1,6 @@
 """Rebuilding files of recorded replies: real captures, wrong formats, broken input, and the command around it."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from eagletui.embedded.data import tokenizer_dir
 from eagletui.reconstruct import Outcome, prepare, read_recorded, reconstruct_file, write_lines
 from eagletui.tokens.formats import load_format
 from eagletui.tokens.load import Tokenizer, load_tokenizer
+from tests.commands import command
 
 DATA = Path(__file__).parent / "data"
 CAPTURES = DATA / "captures"
@@ -278,12 +277,6 @@ def test_nothing_half_written_is_left_when_writing_fails(tmp_path: Path) -> None
     with pytest.raises(UnicodeEncodeError):
         write_lines(tmp_path / "out.jsonl", [{"id": "good"}, {"id": "a\ud800"}])
     assert list(tmp_path.iterdir()) == []
-
-
-def command(*args: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run the program as a person would."""
-    start = "import sys; from eagletui.cli.app import main; main(sys.argv[1:])"
-    return subprocess.run([sys.executable, "-c", start, *map(str, args)], capture_output=True, text=True, check=False)
 
 
 def test_the_command_writes_lines_and_prints_one_json_object(tmp_path: Path) -> None:

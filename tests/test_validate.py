@@ -1,14 +1,13 @@
 """Recorded ids against what text alone would give."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eagletui.cli.app import main
 from eagletui.core.errors import InputError
 from eagletui.embedded.data import tokenizer_dir
 from eagletui.reconstruct import prepare, read_recorded, reconstruct_file, write_lines
@@ -126,17 +125,19 @@ def test_a_broken_line_is_named(line: str, complaint: str, tmp_path: Path) -> No
         read_recorded_ids(path, SMOLLM2)
 
 
-def test_the_command_prints_one_json_object(kimi: Tokenizer) -> None:
-    start = "import sys; from eagletui.cli.app import main; main(sys.argv[1:])"
+def test_the_command_prints_one_json_object(kimi: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:
     given_args = ["validate", "--tokenizer", str(kimi.folder), "--format", "kimi-k2.5", str(TRUTH)]
-    ended = subprocess.run(
-        [sys.executable, "-c", start, *given_args, "--json"], capture_output=True, text=True, check=True
-    )
-    told = json.loads(ended.stdout)
+
+    def said(*more: str, code: int = 0) -> str:
+        with pytest.raises(SystemExit) as end:
+            main([*given_args, *more])
+        assert end.value.code == code
+        return capsys.readouterr().out
+
+    told = json.loads(said("--json"))
     assert {"samples", "mismatched", "by_dataset", "by_kind", "findings", "verdict"} <= set(told)
     assert told["mismatched"] == 4
-    wrong = subprocess.run([sys.executable, "-c", start, *given_args, "--format", "smollm2"], capture_output=True)
-    assert wrong.returncode == 1
-    shown = subprocess.run([sys.executable, "-c", start, *given_args], capture_output=True, text=True, check=True)
-    assert "B3_magicoder" in shown.stdout
-    assert "verdict" in shown.stdout
+    said("--format", "smollm2", code=1)
+    shown = said()
+    assert "B3_magicoder" in shown
+    assert "verdict" in shown

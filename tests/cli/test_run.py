@@ -91,6 +91,7 @@ def test_a_headless_run_answers_every_sample_ends_its_workers_and_exits_0(
     assert {path.name for path in folder.tokenizer_dir.iterdir()} >= {"tokenizer.json", "chat_template.jinja"}
 
 
+@pytest.mark.slow
 def test_running_a_finished_run_again_starts_nothing_and_buys_nothing(
     eagletui: Command, make_config: MakeConfig, runs: Path
 ) -> None:
@@ -165,6 +166,7 @@ def test_wrong_prompts_leave_no_run_behind(eagletui: Command, make_config: MakeC
     assert list(runs.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_samples_that_fail_for_good_exit_1(eagletui: Command, make_config: MakeConfig) -> None:
     config = make_config(faults='[[fault]]\nkind = "http_500"\nmatch = { prompt_contains = "Question 2?" }\n')
     config.write_text(config.read_text() + "max_attempts = 2\ngeneration_backoff_s = [0.05]\n")
@@ -204,6 +206,7 @@ def test_detach_returns_at_once_and_ctl_steers_the_live_engine(
     assert 0 < status["samples"]["queued"] < 40
 
 
+@pytest.mark.slow
 def test_ctrl_c_drains_exits_130_and_the_run_goes_on_later(
     eagletui: Command, make_config: MakeConfig, runs: Path
 ) -> None:
@@ -244,6 +247,7 @@ def test_a_killed_engine_is_named_and_running_again_loses_and_repeats_nothing(
     _assert_ledger_agrees_with_books(folder)
 
 
+@pytest.mark.slow
 def test_a_second_run_of_the_same_name_joins_the_first(eagletui: Command, make_config: MakeConfig, runs: Path) -> None:
     config = str(make_config(prompts=6, max_in_flight=2, faults=SLOW))
     assert eagletui("run", config, "--detach").code == 0
@@ -256,6 +260,7 @@ def test_a_second_run_of_the_same_name_joins_the_first(eagletui: Command, make_c
     assert {worker["pid"] for worker in status["workers"] if worker["role"] == "engine"} == {engine.pid}
 
 
+@pytest.mark.slow
 def test_ctrl_c_of_a_command_that_joined_leaves_the_run_at_work(
     eagletui: Command, make_config: MakeConfig, runs: Path
 ) -> None:
@@ -278,6 +283,7 @@ def test_ctrl_c_of_a_command_that_joined_leaves_the_run_at_work(
     assert _status(eagletui)["state"] == "running"
 
 
+@pytest.mark.slow
 def test_a_command_that_joined_ends_with_3_when_the_run_pauses(
     eagletui: Command, make_config: MakeConfig, runs: Path
 ) -> None:

@@ -91,6 +91,7 @@ def test_the_address_file_is_private_names_the_process_and_goes_with_it(roles: l
     assert not path.exists()
 
 
+@pytest.mark.slow
 def test_a_second_provider_of_a_run_refuses_and_names_the_first(roles: list[Role], tmp_path: Path) -> None:
     first = start(roles, tmp_path)
     second = Role(tmp_path)
@@ -100,6 +101,7 @@ def test_a_second_provider_of_a_run_refuses_and_names_the_first(roles: list[Role
     assert httpx.get(f"{first.address['base_url']}/embedded/books").status_code == 200
 
 
+@pytest.mark.slow
 def test_sigterm_finishes_the_stream_in_flight_and_refuses_new_requests(roles: list[Role], tmp_path: Path) -> None:
     role = start(roles, tmp_path, "--latency-s", "0", "--tokens-per-s", "20")
     with httpx.Client(headers=AUTH, timeout=_WAIT_S) as client:
@@ -115,6 +117,7 @@ def test_sigterm_finishes_the_stream_in_flight_and_refuses_new_requests(roles: l
     assert role.end() == 0
 
 
+@pytest.mark.slow
 def test_a_second_sigterm_stops_at_once(roles: list[Role], tmp_path: Path) -> None:
     role = start(roles, tmp_path, "--latency-s", "600")
     with (
@@ -144,6 +147,7 @@ def test_a_provider_ends_with_its_engine_but_not_before(roles: list[Role], tmp_p
     assert "draining" in role.log.decode()
 
 
+@pytest.mark.slow
 def test_a_provider_whose_engine_never_came_ends_too(roles: list[Role], tmp_path: Path) -> None:
     assert start(roles, tmp_path, "--end-without-engine", "0.2").end() == 0
 

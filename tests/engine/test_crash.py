@@ -3,6 +3,8 @@
 import signal
 from functools import partial
 
+import pytest
+
 from eagletui.ledger.reader import LedgerReader
 from tests.engine.books import assert_books_agree, assert_every_sample_answered_once
 from tests.engine.conftest import NewRun
@@ -53,6 +55,7 @@ def test_sigterm_drains_and_the_next_start_goes_on(new_run: NewRun, start_provid
     assert_books_agree(run, provider)
 
 
+@pytest.mark.slow
 def test_a_second_sigterm_breaks_off_and_the_cost_is_found_at_the_next_start(
     new_run: NewRun, start_provider: StartProvider
 ) -> None:
@@ -73,6 +76,7 @@ def test_a_second_sigterm_breaks_off_and_the_cost_is_found_at_the_next_start(
     assert_books_agree(run, provider)
 
 
+@pytest.mark.slow
 def test_a_hangup_is_ignored(new_run: NewRun, start_provider: StartProvider) -> None:
     provider = start_provider(latency_s=0.1)
     run = new_run(provider.api_url, 10, max_in_flight=2)
@@ -82,6 +86,7 @@ def test_a_hangup_is_ignored(new_run: NewRun, start_provider: StartProvider) -> 
     assert run.wait(process) == 0, run.log()
 
 
+@pytest.mark.slow
 def test_two_sigterms_at_once_break_off_too(new_run: NewRun, start_provider: StartProvider) -> None:
     provider = start_provider(latency_s=0.1, tokens_per_s=20)
     run = new_run(provider.api_url, 6, max_in_flight=4)

@@ -127,6 +127,7 @@ def test_a_quarantined_endpoint_is_not_asked_and_its_samples_are_set_aside(
     assert busy.snapshot().states["quarantined"] == 0
 
 
+@pytest.mark.slow
 def test_pause_now_breaks_off_what_is_in_flight_and_its_cost_is_found(
     new_run: NewRun, start_provider: StartProvider
 ) -> None:

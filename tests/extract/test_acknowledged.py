@@ -96,6 +96,7 @@ def test_verify_knows_what_was_acknowledged(tmp_path: Path, tiny_models: dict[Ki
 @pytest.mark.parametrize(
     ("step", "shards_left", "listed"), [("_append", 1, 0), ("_delete", 1, 1), ("flush_folder", 0, 1)]
 )
+@pytest.mark.slow
 def test_a_kill_between_acknowledging_and_deleting_loses_and_repeats_nothing(
     tmp_path: Path,
     tiny_models: dict[Kind, Path],

@@ -24,7 +24,7 @@ def _tensors(lengths: tuple[int, ...] = LENGTHS) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)])
 def test_a_lone_forward_equals_transformers_to_the_bit(tiny_models: dict[Kind, Path], kind: Kind, dtype: str) -> None:
     capture = _capture(tiny_models[kind], dtype)
     for ids in random_samples(LENGTHS):
@@ -37,7 +37,7 @@ def test_a_lone_forward_equals_transformers_to_the_bit(tiny_models: dict[Kind, P
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", [pytest.param("float32", marks=pytest.mark.slow), "bfloat16"])
 def test_packed_samples_are_within_the_stated_tolerance(tiny_models: dict[Kind, Path], kind: Kind, dtype: str) -> None:
     result = _capture(tiny_models[kind], dtype).self_test(_tensors())
     assert result.failure is None

@@ -161,6 +161,7 @@ def test_files_that_a_crash_left_are_removed_and_lost_shards_computed_again(
     assert (kinds.count("shard_lost"), kinds.count("orphans_removed")) == (2, 1)
 
 
+@pytest.mark.slow
 def test_the_process_follows_the_engine_and_seals_the_open_shard_on_sigterm_but_not_on_sighup(
     tmp_path: Path, tiny_models: dict[Kind, Path], start: Start
 ) -> None:

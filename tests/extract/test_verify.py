@@ -111,7 +111,7 @@ MUTATIONS: list[tuple[Change, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize("kind", ["llama", "deepseek_v3"])
+@pytest.mark.parametrize("kind", ["llama", pytest.param("deepseek_v3", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_good_features_pass(tmp_path: Path, tiny_models: dict[Kind, Path], kind: Kind, dtype: str) -> None:
     done = _extract(tmp_path, tiny_models[kind], dtype=dtype)
@@ -120,7 +120,7 @@ def test_good_features_pass(tmp_path: Path, tiny_models: dict[Kind, Path], kind:
     assert (verdict.ok, verdict.samples, verdict.rows, verdict.compared) == (True, done.samples, done.rows, 6)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("change", "name", "sentence"), MUTATIONS, ids=[change.__name__[1:] for change, *_ in MUTATIONS]
 )

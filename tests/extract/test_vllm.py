@@ -70,7 +70,7 @@ def _compute(backend: ServedBackend, samples: list[IdsSample]) -> dict[str, Comp
         return {computed.sample.key: computed for computed in backend.compute(samples, lambda: True)}
 
 
-@pytest.mark.parametrize("kind", ["llama", "deepseek_v3"])
+@pytest.mark.parametrize("kind", ["llama", pytest.param("deepseek_v3", marks=pytest.mark.slow)])
 def test_states_through_a_server_equal_a_plain_forward_and_verify(
     tmp_path: Path, tiny_models: dict[Kind, Path], serve: Serve, kind: Kind
 ) -> None:

@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer import LedgerWriter
 from tests.ledger.build import make_ledger, prompt, sql
@@ -15,6 +17,7 @@ KILLS = 8
 SAMPLES = 3_000
 
 
+@pytest.mark.slow
 def test_a_killed_worker_leaves_a_consistent_ledger_and_every_sent_attempt_in_it(tmp_path: Path) -> None:
     path = make_ledger(tmp_path / "ledger.sqlite", stop_at=10**12)
     witness = tmp_path / "sent.txt"

@@ -123,6 +123,7 @@ def test_a_nasty_value_anywhere_in_a_refusal_still_gives_a_failure() -> None:
         assert failure.retry_after_s is None or 0 <= failure.retry_after_s <= 3600
 
 
+@pytest.mark.slow
 async def test_a_nasty_value_anywhere_in_the_accounts_or_the_offer_is_a_failure_or_a_figure_that_fits() -> None:
     endpoint = {
         "tag": "a/int4",

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ from eagletui.tokens.audit import audit, passed
 from eagletui.tokens.fit import Check, fit_checks
 from eagletui.tokens.formats import load_format
 from eagletui.tokens.load import Tokenizer, load_tokenizer
+from tests.commands import command
 
 FORMATS = Path(__file__).parents[2] / "eagletui" / "formats"
 
@@ -100,18 +99,17 @@ def test_merges_across_a_boundary_are_reported(tmp_path: Path, smollm2: Tokenize
     assert "merges with the text beside it" in merges.detail
 
 
-def command(*args: object) -> tuple[int, dict[str, Any]]:
-    start = "import sys; from eagletui.cli.app import main; main(sys.argv[1:])"
-    ended = subprocess.run([sys.executable, "-c", start, *map(str, args)], capture_output=True, text=True, check=False)
+def audited(*args: object) -> tuple[int, dict[str, Any]]:
+    ended = command("audit", *args, "--json")
     assert "Traceback" not in ended.stderr
     return ended.returncode, json.loads(ended.stdout)
 
 
 def test_the_command_ends_with_one_when_a_check_fails(tmp_path: Path, kimi: Tokenizer) -> None:
-    code, told = command("audit", "--tokenizer", kimi.folder, "--format", "kimi-k2.5", "--json")
+    code, told = audited("--tokenizer", kimi.folder, "--format", "kimi-k2.5")
     assert (code, told["ok"]) == (0, True)
     assert {"name", "ok", "level", "detail", "ids"} == set(told["checks"][0])
     folder = kimi_folder(tmp_path, kimi)
     (folder / "generation_config.json").write_text('{"eos_token_id": 163533}')
-    code, told = command("audit", "--tokenizer", folder, "--format", "kimi-k2.5", "--json")
+    code, told = audited("--tokenizer", folder, "--format", "kimi-k2.5")
     assert (code, told["ok"]) == (1, False)

@@ -8,6 +8,7 @@ from tests.tui.driving import NARROW, WIDE, opened
 from tests.tui.factory import Built, empty_run
 
 
+@pytest.mark.slow
 async def test_two_runs_are_marked_compared_and_one_is_opened(
     busy: Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,7 @@
 """The token inspector at both sizes."""
 
+import pytest
+
 from eagletui.ledger.reader import LedgerReader
 from eagletui.tui.sample_order import SampleOrder
 from tests.tui.driving import NARROW, WIDE, Screens, opened
@@ -26,6 +28,7 @@ async def test_differing_spans_are_doubled_and_explained(busy: Built) -> None:
         assert "~ same bytes, other ids" in screens.text
 
 
+@pytest.mark.slow
 async def test_span_keys_move_through_the_spans_and_around(busy: Built) -> None:
     async with opened(busy, WIDE) as screens:
         await open_on(screens, "s-000025")
@@ -76,6 +79,7 @@ async def test_a_counted_sample_has_one_lane_and_says_why(busy: Built) -> None:
         assert "No span differs in this sample." in screens.text
 
 
+@pytest.mark.slow
 async def test_a_failed_sample_shows_its_attempts_instead_of_ids(busy: Built) -> None:
     async with opened(busy, WIDE) as screens:
         await open_on(screens, "s-000011")
@@ -112,6 +116,7 @@ async def test_on_a_small_terminal_the_span_list_takes_the_place_of_the_stream(b
         assert len(screens.lines) == 24
 
 
+@pytest.mark.slow
 async def test_the_stream_is_laid_out_anew_when_the_terminal_changes(busy: Built) -> None:
     async with opened(busy, WIDE) as screens:
         await open_on(screens, "s-000012")

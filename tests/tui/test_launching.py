@@ -180,6 +180,7 @@ def is_there(path: str) -> bool:
     return Path(path).exists()
 
 
+@pytest.mark.slow
 async def test_a_run_is_planned_and_started_by_keys_alone(place: Path) -> None:
     calls: list[tuple[str, ...]] = []
     drafts: list[RunConfig] = []

@@ -75,6 +75,7 @@ async def test_an_order_that_no_engine_takes_says_so(busy: Built) -> None:
         assert "stop waits in the ledger: no engine is running." in screens.text
 
 
+@pytest.mark.slow
 async def test_limits_of_a_run_without_an_engine_are_changed_at_once_as_ctl_does(busy: Built) -> None:
     with busy.writer() as writer:
         writer.set_run_state("paused", "cap", "The next request could pass the cap.")
@@ -100,6 +101,7 @@ async def test_p_on_a_run_without_an_engine_offers_to_start_it(busy: Built) -> N
 
 
 @pytest.mark.parametrize("size", [WIDE, NARROW])
+@pytest.mark.slow
 async def test_stopping_asks_for_the_name_and_keeps_running_by_default(busy: Built, size: Size) -> None:
     async with opened(busy, size) as screens:
         await screens.press("X")
@@ -117,6 +119,7 @@ async def test_stopping_asks_for_the_name_and_keeps_running_by_default(busy: Bui
         assert "stop: Stopping." in screens.text
 
 
+@pytest.mark.slow
 async def test_pausing_now_names_the_money_at_risk_and_needs_a_yes(busy: Built) -> None:
     async with opened(busy) as screens:
         await screens.press("P")
@@ -152,6 +155,7 @@ async def test_limits_show_their_consequence_while_typing_and_are_ordered_as_dec
         assert ordered == [("stop-at", '{"usd": "12.345678"}')]
 
 
+@pytest.mark.slow
 async def test_raising_the_cap_of_a_run_that_waits_at_it_says_that_it_goes_on(busy: Built) -> None:
     with busy.writer() as writer:
         writer.set_run_state("paused", "cap", "The next request could pass the cap.")
@@ -172,6 +176,7 @@ async def test_raising_the_cap_of_a_run_that_waits_at_it_says_that_it_goes_on(bu
         assert ordered == ['cap {"usd": "20"}']
 
 
+@pytest.mark.slow
 async def test_every_reason_to_pause_has_its_banner_and_its_way_out(busy: Built) -> None:
     reasons: dict[PauseReason, tuple[str | None, str]] = {
         "stop_at": (None, "Stop-at $0.09 is reached."),
@@ -234,6 +239,7 @@ async def test_figures_that_cannot_be_read_again_show_their_age(busy: Built) -> 
 
 
 @pytest.mark.parametrize("state", ["done", "stopped", "failed"])
+@pytest.mark.slow
 async def test_a_finished_run_says_how_it_ended_and_refuses_to_pause(busy: Built, state: str) -> None:
     with busy.writer() as writer:
         if state != "failed":

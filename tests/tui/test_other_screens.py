@@ -43,6 +43,7 @@ async def test_extraction_shows_shards_lag_and_data_sets(busy: Built, size: Size
         assert "shards/000000.safetensors" in screens.line_with("not yet")
 
 
+@pytest.mark.slow
 async def test_the_log_follows_filters_and_finds_errors(busy: Built) -> None:
     async with opened(busy, NARROW) as screens:
         await screens.press("5")
@@ -101,6 +102,7 @@ def test_every_key_has_its_own_id_within_a_screen_and_a_sentence_of_help() -> No
         assert all(key.help.endswith(".") for key in keys)
 
 
+@pytest.mark.slow
 async def test_help_opens_on_every_screen_and_closes(busy: Built) -> None:
     async with opened(busy, NARROW) as screens:
         for number in "12345":
@@ -165,6 +167,7 @@ async def test_the_picker_lists_runs_and_opens_one(
         assert "[1 Run]" in screens.lines[1]
 
 
+@pytest.mark.slow
 async def test_the_picker_changes_runs_and_drops_what_was_shown(
     busy: Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,6 +197,7 @@ async def test_without_runs_the_picker_says_how_to_start(tmp_path: Path, monkeyp
         assert "no runs yet" in screens.text
 
 
+@pytest.mark.slow
 async def test_themes_change_by_key_and_the_screen_stays(busy: Built) -> None:
     async with opened(busy, WIDE) as screens:
         before = screens.text
@@ -203,6 +207,7 @@ async def test_themes_change_by_key_and_the_screen_stays(busy: Built) -> None:
             assert screens.text == before
 
 
+@pytest.mark.slow
 async def test_a_theme_colours_screens_seen_before_it_and_screens_first_seen_after_it(busy: Built) -> None:
     async with opened(busy, WIDE) as screens:
         await screens.press("2", "T")

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from eagletui.tui.evidence_worth import BASIS, MEASURED, worth
 from eagletui.tui.reply_text import ReplyPart, compare_texts, reply_parts, texts_sentence
 from eagletui.tui.sample_order import SampleOrder
@@ -81,6 +83,7 @@ def test_the_figures_on_the_screen_are_those_of_the_readme() -> None:
         assert f"| {measured.right} of {measured.of} |" in line
 
 
+@pytest.mark.slow
 async def test_texts_are_shown_by_key_beside_each_other_and_hostile_ones_are_harmless(hostile: Built) -> None:
     async with opened(hostile, NARROW) as screens:
         await screens.press("2", "enter", "v")

@@ -52,6 +52,7 @@ async def test_the_small_dashboard_keeps_the_figures_that_matter(busy: Built) ->
         assert screens.lines[-1].split() == ("n/N Issue enter Open p Pause $ Limits : More X Stop q Detach".split())
 
 
+@pytest.mark.slow
 async def test_every_box_is_closed_on_every_screen_at_every_size(busy: Built) -> None:
     async with opened(busy, WIDE) as screens:
         for size in (WIDE, (200, 60), (100, 30), NARROW, (60, 16)):
@@ -77,6 +78,7 @@ async def test_a_terminal_that_is_too_small_says_so_and_recovers(busy: Built) ->
         assert "queued 16" in screens.text
 
 
+@pytest.mark.slow
 async def test_issue_keys_walk_the_list_and_enter_opens_the_sample(busy: Built) -> None:
     async with opened(busy) as screens:
         await screens.press("n")
@@ -90,6 +92,7 @@ async def test_issue_keys_walk_the_list_and_enter_opens_the_sample(busy: Built) 
         assert "[1 Run]" in screens.lines[1]
 
 
+@pytest.mark.slow
 async def test_tab_moves_between_the_lists_and_z_shows_the_charts(busy: Built) -> None:
     async with opened(busy) as screens:
         await screens.press("tab")

@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from textual.widgets import Input
 
 from eagletui.tui.screens.samples import SamplesScreen
@@ -51,6 +52,7 @@ async def test_the_preview_shows_the_sample_under_the_cursor(busy: Built) -> Non
         assert "billed" in screens.line_with("sample  "), "the list takes the room"
 
 
+@pytest.mark.slow
 async def test_on_a_small_terminal_the_preview_is_two_lines(busy: Built) -> None:
     async with opened(busy, NARROW) as screens:
         await screens.press("2", "j")
@@ -59,6 +61,7 @@ async def test_on_a_small_terminal_the_preview_is_two_lines(busy: Built) -> None
         assert screens.lines[-1].split() == "enter Diff n/N Issue / Filter f Preset : More esc Back q Detach".split()
 
 
+@pytest.mark.slow
 async def test_keys_move_the_cursor_by_line_page_and_end(busy: Built) -> None:
     async with opened(busy, NARROW) as screens:
         await screens.press("2", "j", "down", "k")
@@ -72,6 +75,7 @@ async def test_keys_move_the_cursor_by_line_page_and_end(busy: Built) -> None:
         assert "48-60 of 60" in screens.text
 
 
+@pytest.mark.slow
 async def test_presets_filter_the_list_and_escape_clears_before_it_leaves(busy: Built) -> None:
     async with opened(busy, WIDE) as screens:
         await screens.press("2", "f")
@@ -89,6 +93,7 @@ async def test_presets_filter_the_list_and_escape_clears_before_it_leaves(busy: 
         assert "[1 Run]" in screens.text
 
 
+@pytest.mark.slow
 async def test_the_filter_line_is_typed_applied_and_corrected(busy: Built) -> None:
     async with opened(busy, WIDE) as screens:
         await screens.press("2", "slash")
@@ -121,6 +126,7 @@ async def test_sorting_by_drift_puts_the_worst_first(busy: Built) -> None:
         assert "s-000031" not in cursor_line(screens)
 
 
+@pytest.mark.slow
 async def test_marked_samples_are_shown_and_counted(busy: Built) -> None:
     async with opened(busy, WIDE) as screens:
         await screens.press("2", "space", "space")
@@ -130,6 +136,7 @@ async def test_marked_samples_are_shown_and_counted(busy: Built) -> None:
         assert "1 marked" in screens.text
 
 
+@pytest.mark.slow
 async def test_enter_opens_the_inspector_and_brackets_walk_the_list(busy: Built) -> None:
     async with opened(busy, WIDE) as screens:
         await screens.press("2", "f", "enter")
@@ -153,6 +160,7 @@ async def test_new_samples_are_announced_and_read_on_request(busy: Built) -> Non
         assert "s-000001" in cursor_line(screens), "the cursor stays on its sample"
 
 
+@pytest.mark.slow
 async def test_rows_change_in_place_while_the_run_goes_on(busy: Built) -> None:
     async with opened(busy, WIDE) as screens:
         await screens.press("2")
@@ -163,6 +171,7 @@ async def test_rows_change_in_place_while_the_run_goes_on(busy: Built) -> None:
         assert "○ queued" in row_of(screens, "s-000011")
 
 
+@pytest.mark.slow
 async def test_only_visible_pages_are_read_of_a_long_list(busy: Built) -> None:
     add_prompts(busy, [(f"p-{index:05}", "b3_magicoder", f"Prompt {index}") for index in range(5_000)])
     async with opened(busy, NARROW) as screens:
@@ -184,6 +193,7 @@ async def test_only_visible_pages_are_read_of_a_long_list(busy: Built) -> None:
         assert set(asked) <= {0, 49, 50}
 
 
+@pytest.mark.slow
 async def test_a_run_without_samples_says_so(tmp_path: Path) -> None:
     built = empty_run(tmp_path / "empty", "empty")
     async with opened(built, NARROW, workers=()) as screens:
@@ -205,6 +215,7 @@ def test_the_hostile_strings_are_many_enough() -> None:
     assert len(HOSTILE) >= 40
 
 
+@pytest.mark.slow
 async def test_marked_samples_or_those_of_a_filter_are_exported_as_ids(busy: Built) -> None:
     async with opened(busy, NARROW) as screens:
         await screens.press("2", "space", "space", "e")

@@ -3,6 +3,8 @@
 import json
 from dataclasses import replace
 
+import pytest
+
 from eagletui.core.billing import EndpointBill
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_spend import SpendReader
@@ -59,6 +61,7 @@ def test_the_key_is_checked_against_the_books(busy: Built) -> None:
     assert "$1.0000 more than committed" in said(6 * USD + books.committed_pico)
 
 
+@pytest.mark.slow
 async def test_an_endpoint_is_set_aside_since_a_time_with_its_price_and_released(busy: Built) -> None:
     async with opened(busy, NARROW, workers=()) as screens:
         await screens.press("3", "j", "j")

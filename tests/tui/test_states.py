@@ -15,6 +15,7 @@ def banner(screens: Screens) -> str:
     return " ".join(" ".join(screens.lines[2:5]).split())
 
 
+@pytest.mark.slow
 async def test_a_ledger_that_cannot_be_read_says_so_until_it_can(busy: Built) -> None:
     async with opened(busy, NARROW, theme="eagle-mono") as screens:
         screens.app.post_message(RunUnreadable(LedgerError("ledger.sqlite: database is locked [/x]")))
@@ -40,6 +41,7 @@ async def test_a_ledger_that_another_program_keeps_locked_is_named_on_the_list(
         assert "unreadable" in screens.line_with("broken")
 
 
+@pytest.mark.slow
 async def test_read_only_is_said_at_the_top(busy: Built) -> None:
     async with opened(busy, NARROW, read_only=True) as screens:
         assert "read-only" in screens.lines[0]

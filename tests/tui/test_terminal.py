@@ -93,6 +93,7 @@ def program(arguments: list[str], size: tuple[int, int] = (120, 36), **environ: 
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGHUP, 129), (signal.SIGTERM, 143)])
+@pytest.mark.slow
 def test_a_signal_restores_the_screen_and_says_that_the_run_goes_on(busy: Built, number: int, code: int) -> None:
     with RoleLock(busy.path, "engine"), program(["attach", str(busy.path)]) as shown:
         shown.read_until(b"Needs attention")
@@ -103,6 +104,7 @@ def test_a_signal_restores_the_screen_and_says_that_the_run_goes_on(busy: Built,
     assert last.endswith(f"run b3-magicoder continues (pid {os.getpid()}). eagletui attach b3-magicoder")
 
 
+@pytest.mark.slow
 def test_q_leaves_at_once_after_a_change_of_size(busy: Built) -> None:
     with program(["attach", str(busy.path), "--no-mouse"], (120, 36)) as shown:
         shown.read_until(b"Needs attention")
@@ -115,6 +117,7 @@ def test_q_leaves_at_once_after_a_change_of_size(busy: Built) -> None:
     assert b"run b3-magicoder is interrupted. eagletui run b3-magicoder" in shown.output
 
 
+@pytest.mark.slow
 def test_the_terminal_going_away_ends_the_app_and_nothing_else(busy: Built) -> None:
     shown = Terminal(
         ["attach", str(busy.path)],
@@ -174,6 +177,7 @@ def test_without_a_terminal_the_app_is_refused(busy: Built) -> None:
     assert done.stdout == ""
 
 
+@pytest.mark.slow
 def test_no_color_sends_no_colour(busy: Built) -> None:
     with program(["attach", str(busy.path)], NO_COLOR="1") as shown:
         shown.read_until(b"Needs attention")

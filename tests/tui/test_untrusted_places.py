@@ -43,6 +43,7 @@ def hostile_plan() -> str:
 
 
 @pytest.mark.parametrize("ascii_", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
 async def test_a_hostile_config_and_its_plan_are_harmless(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ascii_: bool
 ) -> None:

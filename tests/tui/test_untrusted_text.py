@@ -42,6 +42,7 @@ def assert_harmless(screens: Screens) -> None:
             assert harmful == [], repr(strip.text)
 
 
+@pytest.mark.slow
 async def test_hostile_text_in_the_ledger_is_harmless_on_every_screen(hostile: Built) -> None:
     async with opened(hostile, WIDE) as screens:
         assert_harmless(screens)
@@ -68,6 +69,7 @@ async def test_hostile_text_is_harmless_on_a_small_terminal(hostile: Built) -> N
             assert_harmless(screens)
 
 
+@pytest.mark.slow
 async def test_hostile_names_errors_filters_and_results_are_harmless(busy: Built) -> None:
     async with opened(busy, NARROW) as screens:
         await screens.press("2")
@@ -105,6 +107,7 @@ async def test_a_run_folder_with_a_hostile_name_is_listed_and_opened(
         assert screens.app.folder == RunFolder(root / "[red]\x1b[31m[nope]")
 
 
+@pytest.mark.slow
 async def test_ascii_mode_draws_ascii_only(hostile: Built) -> None:
     async with opened(hostile, WIDE, ascii_=True) as screens:
         for key in ("n", "2", "f", "enter", "t", "v", "escape", *"34567", "question_mark", "escape", "X", "escape"):

@@ -35,6 +35,7 @@ def test_the_latest_signature_stands_first() -> None:
     assert new.sentence == "9 of 40 samples of a mismatched, refused by Lee: too many"
 
 
+@pytest.mark.slow
 async def test_a_data_set_is_signed_for_and_another_refused_by_keys(
     busy: Built, monkeypatch: pytest.MonkeyPatch
 ) -> None:
