@@ -22,10 +22,10 @@ from eagletui.runs import RunFolder, find
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
+    from eagletui.extract.choices import Choices
     from eagletui.extract.engines import Order
     from eagletui.extract.file_run import Extracted
     from eagletui.extract.gather import Progress
-    from eagletui.extract.run_features import Choices
 
 LINE_EVERY_S: Final = 5.0
 REFUSED: Final = 1
@@ -120,7 +120,7 @@ def extract(
             f"--out does not go with a run: its features lie in {folder.features_dir}. "
             "To put them on a larger disk, make that folder a link before the first extraction."
         )
-    from eagletui.extract.run_features import Choices
+    from eagletui.extract.choices import Choices
 
     choices = Choices(
         follow=False,

@@ -49,7 +49,8 @@ def _extract(folder: RunFolder, reader: LedgerReader, writer: ExtractorWriter) -
     signal.signal(signal.SIGINT, ask)
     # Being ready means being able to work: the imports below take seconds and tell nothing about the run.
     writer.beat("extractor", ready=True, detail={"phase": "starting"})
-    from eagletui.extract.run_features import Choices, RunExtractor
+    from eagletui.extract.choices import Choices
+    from eagletui.extract.run_features import RunExtractor
 
     extractor = RunExtractor(folder, reader, writer, Choices(follow=True), stop)
     try:

@@ -8,9 +8,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from eagletui.config import RunConfig, config_from_json
@@ -18,10 +17,10 @@ from eagletui.core.errors import InputError, LedgerError, ModelError
 from eagletui.core.features import Stored, rows_per_shard, shard_number
 from eagletui.core.subset import Candidate, choose
 from eagletui.core.text import clean_line
-from eagletui.extract.acknowledged import Stream, forget_acknowledged, read_acknowledged
-from eagletui.extract.computing import Backend, Described, Engine
-from eagletui.extract.describe import describe
-from eagletui.extract.engines import Order, StoredChoice, open_backend
+from eagletui.extract.acknowledged import Stream
+from eagletui.extract.choices import Choices, Done
+from eagletui.extract.computing import Backend, Described
+from eagletui.extract.engines import Order, open_backend
 from eagletui.extract.gather import WINDOW_SAMPLES, Gatherer, Progress
 from eagletui.extract.ledger_source import LedgerSource
 from eagletui.extract.manifest import (
@@ -29,12 +28,11 @@ from eagletui.extract.manifest import (
     Manifest,
     add_to_shard_list,
     find_manifest,
-    require_same,
     write_manifest,
-    write_shard_list,
 )
 from eagletui.extract.preflight import Need, foresee, require_room, short_of, warn_of_other_weights
-from eagletui.extract.sealer import Report, Sealer
+from eagletui.extract.run_folder import agree_with_ledger, describe_run
+from eagletui.extract.sealer import Sealer
 from eagletui.extract.shards import IdsSample, SealedShard
 from eagletui.extract.space import DiskSpace
 from eagletui.extract.storage import FolderStorage, Storage, open_storage
@@ -49,9 +47,6 @@ from eagletui.runs import RunFolder
 if TYPE_CHECKING:
     from eagletui.extract.run_on_ray import Cluster
 
-SEAL_AFTER_S: Final = 20.0
-"""While a run is followed, a shard is sealed after so long, full or not: a crash costs little, and progress shows."""
-
 Make = Callable[[Stored, int], Progress]
 """Makes shards of at most so many rows until nothing is left, and tells what was done."""
 
@@ -62,56 +57,6 @@ _POLL_S: Final = 0.2
 _BEAT_S: Final = 1.0
 
 Phase = Literal["starting", "waiting for the run to end", "loading the model", "extracting", "waiting", "ending"]
-
-
-@dataclass(frozen=True, slots=True)
-class Choices:
-    """What a caller decides over the run's config."""
-
-    follow: bool
-    """Wait for more until the run is over; else end when nothing waits."""
-    model: Path | None = None
-    """Instead of `model.weights`."""
-    dtype: StoredChoice | None = None
-    """Instead of `extract.dtype`."""
-    engine: Engine | None = None
-    """Instead of `extract.engine`."""
-    server: str | None = None
-    """Instead of `extract.server`."""
-    address: str | None = None
-    """Of the Ray cluster: `auto`, or the head's; None starts one on this machine. For the ray engine."""
-    storage: str | None = None
-    """Instead of `extract.storage`."""
-    gpus_per_worker: float = 1.0
-    """Of the ray engine, where the cluster has any."""
-    token_budget: int | None = None
-    """Tokens that the features may have in the end; None: no limit. Not while following."""
-    space: DiskSpace | None = None
-    """The disk; None looks at the real one."""
-    start: Callable[[int, int], None] = lambda _samples, _rows: None
-    """Told once how much waits, where nothing is followed."""
-    step: Callable[[Progress], None] = lambda _: None
-    """Told after each sample."""
-    echo: Report = lambda _level, _kind, _message: None
-    """Hears what goes into the ledger as events."""
-    seal_after_s: float = SEAL_AFTER_S
-    device: str | None = None
-    """Instead of `extract.device`."""
-    stream_ahead: int | None = None
-    """Sealed shards that may wait for the trainer, instead of `extract.stream_ahead`; None: its choice."""
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """What this process did."""
-
-    progress: Progress
-    without_prompt: int
-    """Samples whose prompt ids are unknown."""
-    manifest: Manifest | None
-    """None if it was stopped before the model was loaded."""
-    left_out: int = 0
-    """Samples beyond the token budget."""
 
 
 class RunExtractor:
@@ -219,7 +164,14 @@ class RunExtractor:
             require_room(self._disk, replace(need, tokens=rows), "or let --stream-ahead be smaller")
         elif said := short_of(self._disk, need, self.reader.snapshot(), config.sampling.max_tokens):
             self.report("warn", "disk_short", said)
-        self._manifest = self._prepare(describe_run(self.reader, backend, stored, self.storage))
+        self._manifest = agree_with_ledger(
+            self.folder.features_dir,
+            describe_run(self.reader, backend, stored, self.storage),
+            self.storage,
+            self.reader,
+            self.writer,
+            self.report,
+        )
         warn_of_other_weights(self._manifest.served_quantizations, facts.quantization, facts.path, self.report)
         if not self.choices.follow:
             self.choices.start(samples, tokens)
@@ -383,32 +335,6 @@ class RunExtractor:
         )
         return backend
 
-    def _prepare(self, manifest: Manifest) -> Manifest:
-        """Bring folder and ledger to the same state before the first new shard."""
-        features = self.folder.features_dir
-        features.mkdir(mode=0o700, parents=True, exist_ok=True)
-        old = find_manifest(features)
-        if old is not None and self.reader.shards():
-            require_same(features, old, manifest)
-            manifest = replace(manifest, capture=old.capture)
-        write_manifest(features, manifest)
-        acknowledged = read_acknowledged(features)
-        forget_acknowledged(features, acknowledged)
-        for shard in self.reader.shards():
-            if shard.path in acknowledged:
-                continue
-            found = self.storage.size(shard.path)
-            if found != shard.bytes:
-                lost = self.writer.drop_shard(shard.path)
-                what = "is gone" if found is None else f"has {found} bytes instead of {shard.bytes}"
-                self.report("error", "shard_lost", f"{shard.path} {what}; its {lost} samples are computed again.")
-        kept = [shard for shard in self.reader.shards() if shard.path not in acknowledged]
-        orphans = self.storage.remove_orphans(shard.path for shard in kept)
-        if orphans:
-            self.report("info", "orphans_removed", f"Removed {', '.join(orphans)}, left by an interrupted extractor.")
-        write_shard_list(features, (ListedShard(s.path, s.samples, s.rows, s.bytes, s.xxh3) for s in kept))
-        return manifest
-
     def next_number(self) -> int:
         """Number of the next shard."""
         return 1 + max((shard_number(shard.path) or 0 for shard in self.reader.shards()), default=-1)
@@ -486,21 +412,3 @@ class RunExtractor:
         if self._sealer is not None and self._sealer.is_held:
             return "waiting for the trainer"
         return self.phase
-
-
-def describe_run(reader: LedgerReader, backend: Described, stored: Stored, storage: Storage) -> Manifest:
-    """Describe the features of a run."""
-    run = reader.run()
-    return describe(
-        backend.facts,
-        backend.layers,
-        stored,
-        versions=backend.versions,
-        source=f"run {run.name}",
-        storage=storage.url,
-        capture="undecided",
-        served_model=run.model_id,
-        served_quantizations={endpoint.tag: endpoint.quantization for endpoint in reader.endpoints()},
-        tokenizer_hash=run.tokenizer_hash,
-        verdicts=tuple(verdict.sentence for verdict in reader.verdicts()),
-    )

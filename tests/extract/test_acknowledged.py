@@ -13,9 +13,10 @@ from eagletui.core.errors import RunError
 from eagletui.export.trainer_export import _places
 from eagletui.extract import acknowledged
 from eagletui.extract.acknowledged import read_acknowledged
+from eagletui.extract.choices import Choices
 from eagletui.extract.engines import Order
 from eagletui.extract.file_run import Extracted, Watching, extract_file
-from eagletui.extract.run_features import Choices, RunExtractor
+from eagletui.extract.run_features import RunExtractor
 from eagletui.extract.shards import MARK, ShardReader, remove_orphans, shard_files
 from eagletui.extract.verify import verify
 from eagletui.ledger.locks import RoleLock

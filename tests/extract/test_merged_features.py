@@ -7,8 +7,9 @@ import pytest
 
 from eagletui.config import config_from_json, to_toml
 from eagletui.core.errors import RunError
+from eagletui.extract.choices import Choices
 from eagletui.extract.manifest import read_manifest, read_shard_list
-from eagletui.extract.run_features import Choices, RunExtractor
+from eagletui.extract.run_features import RunExtractor
 from eagletui.extract.verify import verify
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer_extract import ExtractorWriter

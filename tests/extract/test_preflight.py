@@ -11,10 +11,10 @@ import pytest
 from eagletui.cli.app import main
 from eagletui.core.errors import InputError
 from eagletui.core.features import folder_bytes
+from eagletui.extract.choices import Choices
 from eagletui.extract.engines import Order
 from eagletui.extract.manifest import read_manifest
 from eagletui.extract.preflight import Need, foresee, require_room, short_of
-from eagletui.extract.run_features import Choices
 from eagletui.extract.space import DiskSpace
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_features import FeaturesReader

@@ -14,8 +14,9 @@ import pytest
 import torch
 
 from eagletui.core.errors import LockedError, ModelError, RunError
+from eagletui.extract.choices import Choices, Done
 from eagletui.extract.manifest import read_manifest, read_shard_list
-from eagletui.extract.run_features import Choices, Done, RunExtractor
+from eagletui.extract.run_features import RunExtractor
 from eagletui.extract.shards import ShardReader, hash_file, shard_files
 from eagletui.extract.space import DiskSpace
 from eagletui.ledger.locks import RoleLock

@@ -13,10 +13,10 @@ from eagletui.core.errors import InputError, ModelError
 from eagletui.core.features import feature_layers
 from eagletui.extract.backends.served import ServedBackend, Unusable
 from eagletui.extract.backends.vllm import VllmServer
+from eagletui.extract.choices import Choices
 from eagletui.extract.computing import Computed
 from eagletui.extract.engines import Order, open_backend
 from eagletui.extract.manifest import read_manifest
-from eagletui.extract.run_features import Choices
 from eagletui.extract.shards import IdsSample, ShardReader
 from eagletui.extract.verify import verify
 from eagletui.models.facts import read_facts

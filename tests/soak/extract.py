@@ -28,8 +28,9 @@ from typing import Any, Final, NamedTuple
 import torch
 
 from eagletui.core.features import rows_per_shard
+from eagletui.extract.choices import Choices
 from eagletui.extract.gather import Progress
-from eagletui.extract.run_features import Choices, RunExtractor
+from eagletui.extract.run_features import RunExtractor
 from eagletui.extract.shards import ShardReader, hash_file
 from eagletui.extract.space import DiskSpace
 from eagletui.extract.verify import verify
