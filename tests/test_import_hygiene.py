@@ -66,6 +66,7 @@ def test_exports_of_ids_alone_load_no_tensors() -> None:
 
 
 @pytest.mark.parametrize("package", ["core", "ledger", "tokens", "prompts", "providers", "embedded", "engine"])
+@pytest.mark.slow
 def test_a_package_without_screens_does_not_load_textual(package: str) -> None:
     folder = REPOSITORY / "eagletui" / package
     modules = [
