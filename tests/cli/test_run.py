@@ -227,6 +227,7 @@ def test_ctrl_c_drains_exits_130_and_the_run_goes_on_later(
     _assert_ledger_agrees_with_books(folder)
 
 
+@pytest.mark.slow
 def test_a_killed_engine_is_named_and_running_again_loses_and_repeats_nothing(
     eagletui: Command, make_config: MakeConfig, runs: Path
 ) -> None:

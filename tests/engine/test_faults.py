@@ -1,5 +1,7 @@
 """What each kind of failure does to the sample, the attempt and the run."""
 
+import pytest
+
 from eagletui.ledger.writer import LedgerWriter
 from tests.engine.books import assert_books_agree, assert_every_sample_answered_once
 from tests.engine.conftest import NewRun
@@ -115,6 +117,7 @@ def test_a_provider_that_dies_in_mid_run_and_comes_back_costs_nothing_twice(
     assert_books_agree(run, again)
 
 
+@pytest.mark.slow
 def test_many_kinds_of_faults_at_once_leave_ledger_and_books_in_agreement(
     new_run: NewRun, start_provider: StartProvider
 ) -> None:

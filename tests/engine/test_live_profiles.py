@@ -150,7 +150,11 @@ async def test_a_choice_whose_engine_died_before_it_had_made_the_answers_again_i
     with closing(sqlite3.connect(run.folder.ledger_path)) as connection, connection:
         connection.execute("UPDATE endpoints SET profile = NULL")
         connection.execute("UPDATE run SET state = 'running', pause_reason = NULL")
-    async with scripted_server(lambda exchange: exchange.reply(200, b'{"data":[]}')) as server:
+
+    async def act(exchange: Exchange) -> None:
+        await exchange.reply(200, b'{"data":[]}' if exchange.head.startswith("GET") else body(0, strips=True))
+
+    async with scripted_server(act) as server:
         config_path.write_text(re.sub(r'base_url = ".*"', f'base_url = "{server.base_url}"', config_path.read_text()))
         assert await asyncio.to_thread(run.finish) == 0, run.log()
     assert_made_under_the_stripping_profile(run, 21)

@@ -42,6 +42,7 @@ async def test_span_keys_move_through_the_spans_and_around(busy: Built) -> None:
         assert "Span 3 of 3" in screens.text
 
 
+@pytest.mark.slow
 async def test_ids_and_bytes_are_shown_on_demand(busy: Built) -> None:
     async with opened(busy, WIDE) as screens:
         await open_on(screens, "s-000012")

@@ -262,6 +262,7 @@ async def test_a_draining_run_counts_what_is_left(busy: Built) -> None:
         assert "Ending. 4 in flight, at most $0.0016." in screens.text
 
 
+@pytest.mark.slow
 async def test_read_only_refuses_every_change_and_says_why(busy: Built) -> None:
     async with opened(busy, read_only=True) as screens:
         for key in ("p", "P", "X", "dollar_sign"):

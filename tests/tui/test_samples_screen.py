@@ -41,6 +41,7 @@ def row_of(screens: Screens, key: str) -> str:
     return found[0]
 
 
+@pytest.mark.slow
 async def test_the_preview_shows_the_sample_under_the_cursor(busy: Built) -> None:
     async with opened(busy, WIDE) as screens:
         await screens.press("2", "j", "j", "j")
@@ -107,6 +108,7 @@ async def test_the_filter_line_is_typed_applied_and_corrected(busy: Built) -> No
         assert 'filter evidence:streamed "灯"' in screens.text, "escape leaves the field and keeps the filter"
 
 
+@pytest.mark.slow
 async def test_problem_keys_find_mismatches_drift_and_failures(busy: Built) -> None:
     async with opened(busy, WIDE) as screens:
         await screens.press("2", "n")
