@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol
+from typing import Final, Literal, Protocol
 
-from eagletui.core.errors import EagleError, InputError, RunError
+from eagletui.core.errors import EagleError, RunError
 from eagletui.core.text import clean_line
 from eagletui.ledger.backup import back_up
 from eagletui.ledger.reader import LedgerReader
+from eagletui.remote import Remote
 from eagletui.runs import RunFolder
 
 EVERY_S: Final = 30.0
@@ -150,17 +151,7 @@ class LedgerMirror:
 
 
 def _open(url: str, name: str) -> _Place:
-    if "://" not in url:
-        return _FolderPlace(Path(url) / name)
-    try:
-        import fsspec
-
-        fs, root = fsspec.core.url_to_fs(url)
-    except ImportError as error:
-        raise InputError(f"[run] mirror {clean_line(url, 80)}: needs a package: {error}") from error
-    except ValueError as error:
-        raise InputError(f"[run] mirror {clean_line(url, 80)}: expected a folder, s3://, gs:// or file://.") from error
-    return _UrlPlace(fs, f"{str(root).rstrip('/')}/{name}", url)
+    return Remote(f"{url}/{name}", "[run] mirror") if "://" in url else _FolderPlace(Path(url) / name)
 
 
 class _FolderPlace:
@@ -179,27 +170,3 @@ class _FolderPlace:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
             raise RunError(f"{final}: {error.strerror or error}") from error
-
-
-class _UrlPlace:
-    def __init__(self, fs: Any, root: str, url: str) -> None:
-        self._fs = fs
-        self._root = root
-        self._refusals: tuple[type[Exception], ...] = (OSError, *_client_errors(url))
-
-    def put(self, file: Path, name: str) -> None:
-        try:
-            self._fs.makedirs(f"{self._root}/{name}".rpartition("/")[0], exist_ok=True)
-            self._fs.put_file(str(file), f"{self._root}/{name}")
-        except self._refusals as error:
-            raise RunError(f"{name}: {clean_line(str(error), 200)}") from error
-
-
-def _client_errors(url: str) -> tuple[type[Exception], ...]:
-    """The errors that s3fs lets through from its client library."""
-    if not url.startswith(("s3:", "s3a:")):
-        return ()
-    from importlib import import_module
-
-    errors = import_module("botocore.exceptions")
-    return (errors.BotoCoreError, errors.ClientError)

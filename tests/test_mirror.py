@@ -15,6 +15,7 @@ from eagletui.ledger.backup import back_up
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.mirror import LedgerMirror, MirrorThread
+from eagletui.remote import Remote
 from eagletui.runs import RunFolder
 from tests.engine.run_folder import EngineRun, make_run
 from tests.provider_fixture import serve_in_thread
@@ -63,6 +64,7 @@ def test_a_run_goes_on_from_its_copy_as_if_nothing_had_happened(run: EngineRun, 
         assert (reader.run().cap_pico, reader.snapshot().states["queued"]) == (7, 2)
     assert back.vocabulary_path.read_bytes() == b"vocabulary"
     assert (back.tokenizer_dir / "tokenizer.json").is_file()
+    assert not list((tmp_path / "far").rglob("*.tmp"))
     assert back.config_path.is_file()
 
 
@@ -115,3 +117,19 @@ def test_an_engine_keeps_the_copy_to_its_end(tmp_path: Path) -> None:
         assert copy.run().state == reader.run().state == "done"
         assert copy.books() == reader.books()
         assert copy.snapshot().answered == 2
+
+
+def test_a_copy_on_a_disk_is_replaced_whole_or_stays_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    far, file = Remote(f"file://{tmp_path}/far", "test"), tmp_path / "file"
+    file.write_text("old")
+    far.put(file, "a/b")
+    file.write_text("new")
+
+    def full(source: str, target: str) -> None:
+        Path(target).write_text("ne")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(far.fs, "put_file", full)
+    with pytest.raises(RunError, match=r"cannot be written \(a/b\): .*No space left"):
+        far.put(file, "a/b")
+    assert (tmp_path / "far" / "a" / "b").read_text() == "old"

@@ -8,20 +8,16 @@ import secrets
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import xxhash
 
-from eagletui.core.errors import InputError, RunError
 from eagletui.core.features import shard_number
-from eagletui.core.text import clean_line
 from eagletui.extract.shards import OpenShard, SealedShard, hash_file, remove_orphans, seal, shard_files
+from eagletui.remote import Remote
 
 _CHUNK_BYTES: Final = 16 * 1024 * 1024
-_PACKAGES: Final = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs"}
-"""What a protocol needs beside fsspec."""
 
 
 class Storage(Protocol):
@@ -137,53 +133,35 @@ class UrlStorage:
 
     def __init__(self, url: str) -> None:
         """Open the file system and see that the place can be reached."""
-        self.url: str | None = url.rstrip("/")
-        shown = clean_line(url, 120)
-        try:
-            import fsspec
-
-            self._fs, root = fsspec.core.url_to_fs(self.url)
-        except ImportError as error:
-            package = _PACKAGES.get(url.partition(":")[0], "the package that fsspec names")
-            raise InputError(f"storage {shown}: needs {package} (pip install {package}): {error}") from error
-        except ValueError as error:
-            raise InputError(
-                f"storage {shown}: found no file system for it, expected s3://, gs:// or file://"
-            ) from error
-        self._root = str(root).rstrip("/")
-        self._is_local = "file" in _protocols(self._fs)
-        self._refusals = _refusals(url)
-        with self._mapped("reached"):
+        self._remote = Remote(url, "storage")
+        self._fs = self._remote.fs
+        self.url: str | None = self._remote.url
+        root = self._remote.root
+        with self._remote.mapped("reached"):
             # Of an object store only the bucket exists before the first object.
-            top = self._root if self._is_local else self._root.partition("/")[0]
-            if self._is_local:
-                self._fs.makedirs(f"{self._root}/shards", exist_ok=True)
+            if self._remote.is_local:
+                self._fs.makedirs(f"{root}/shards", exist_ok=True)
+            top = root if self._remote.is_local else root.partition("/")[0]
             if not self._fs.exists(top):
                 raise FileNotFoundError(top)
 
     def publish(self, file: Path, path: str) -> None:
-        """Send the file. A local file system gets it under a temporary name first, an object store as one object."""
-        key = self._key(path)
-        with self._mapped(f"written ({path})"):
-            if self._is_local:
-                self._fs.put_file(str(file), f"{key}.tmp")
-                self._fs.mv(f"{key}.tmp", key)
-            else:
-                self._fs.put_file(str(file), key)
+        """Send the file."""
+        self._remote.put(file, path)
 
     def size(self, path: str) -> int | None:
         """Ask for the object's size."""
-        with self._mapped(f"read ({path})"):
+        with self._remote.mapped(f"read ({path})"):
             try:
                 self._fs.invalidate_cache()
-                return int(self._fs.info(self._key(path))["size"])
+                return int(self._fs.info(self._remote.key(path))["size"])
             except FileNotFoundError:
                 return None
 
     def digest(self, path: str) -> str:
         """Read the object through."""
         digest = xxhash.xxh3_128()
-        with self._mapped(f"read ({path})"), self._fs.open(self._key(path), "rb") as stream:
+        with self._remote.mapped(f"read ({path})"), self._fs.open(self._remote.key(path), "rb") as stream:
             while chunk := stream.read(_CHUNK_BYTES):
                 digest.update(chunk)
         return digest.hexdigest()
@@ -200,9 +178,9 @@ class UrlStorage:
             for path in self._everything()
             if path not in keep and shard_number(path.removesuffix(".tmp")) is not None
         )
-        with self._mapped("tidied"):
+        with self._remote.mapped("tidied"):
             for path in orphans:
-                self._fs.rm_file(self._key(path))
+                self._fs.rm_file(self._remote.key(path))
         return tuple(orphans)
 
     @contextmanager
@@ -210,39 +188,15 @@ class UrlStorage:
         """Copy the object into a temporary folder."""
         with tempfile.TemporaryDirectory(prefix="eagletui-shard-") as folder:
             file = Path(folder) / Path(path).name
-            with self._mapped(f"read ({path})"):
-                self._fs.get_file(self._key(path), str(file))
+            with self._remote.mapped(f"read ({path})"):
+                self._fs.get_file(self._remote.key(path), str(file))
             yield file
 
-    def _key(self, path: str) -> str:
-        return f"{self._root}/{path}"
-
     def _everything(self) -> list[str]:
-        with self._mapped("listed"):
+        with self._remote.mapped("listed"):
             try:
                 self._fs.invalidate_cache()
-                found = self._fs.ls(f"{self._root}/shards", detail=False)
+                found = self._fs.ls(self._remote.key("shards"), detail=False)
             except FileNotFoundError:
                 return []
         return [f"shards/{str(name).rstrip('/').rpartition('/')[2]}" for name in found]
-
-    @contextmanager
-    def _mapped(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except FileNotFoundError as error:
-            raise RunError(f"{self.url} cannot be {what}: it is not there ({clean_line(str(error), 200)}).") from error
-        except self._refusals as error:
-            raise RunError(f"{self.url} cannot be {what}: {clean_line(str(error), 300)}.") from error
-
-
-def _protocols(fs: Any) -> tuple[str, ...]:
-    return (fs.protocol,) if isinstance(fs.protocol, str) else tuple(fs.protocol)
-
-
-def _refusals(url: str) -> tuple[type[Exception], ...]:
-    """The errors by which a file system says no; s3fs lets some of its client library's through."""
-    if url.startswith(("s3:", "s3a:")):
-        errors = import_module("botocore.exceptions")
-        return (OSError, errors.BotoCoreError, errors.ClientError)
-    return (OSError,)
