@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from eagletui.config import RunConfig, config_from_json
-from eagletui.core.errors import InputError, LedgerError, ModelError
+from eagletui.core.errors import InputError, LedgerError, ModelError, RunError
 from eagletui.core.features import Stored, rows_per_shard, shard_number
 from eagletui.core.subset import Candidate, choose
 from eagletui.core.text import clean_line
@@ -213,8 +213,9 @@ class RunExtractor:
         while True:
             cluster.make_shards(self, capacity_rows)
             if self.stop.is_set() or (self.is_over() and not self.source.has_waiting()):
+                cluster.remove_losers(self)
                 return self.progress
-            self.stop.wait(_POLL_S)
+            self._wait()
 
     def take(self, limit: int) -> list[IdsSample]:
         """Hand out samples that wait, and say once how many cannot be computed."""
@@ -262,7 +263,7 @@ class RunExtractor:
             if samples:
                 continue
             self.phase = "waiting"
-            self.stop.wait(_POLL_S)
+            self._wait()
 
     def _order(self, config: RunConfig) -> Order:
         path = self.choices.model or config.model.weights
@@ -361,8 +362,18 @@ class RunExtractor:
         while not self.stop.is_set():
             if version != (version := self.reader.data_version()) and self.source.is_finished():
                 return True
-            self.stop.wait(_POLL_S)
+            self._wait()
         return False
+
+    def _wait(self) -> None:
+        """Let some time pass while nothing is there to do.
+
+        Raises:
+            RunError: the run's folder was moved or removed, so nothing will ever come.
+        """
+        self.stop.wait(_POLL_S)
+        if not self.folder.ledger_path.is_file():
+            raise RunError(f"{self.folder.ledger_path} is gone, so there is nothing left to extract. Ended.")
 
     @contextmanager
     def _beating(self) -> Iterator[None]:

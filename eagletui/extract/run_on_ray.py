@@ -104,10 +104,13 @@ class Cluster:
                 self._take(outcome, work)
             elif isinstance(outcome, Failure):
                 self._fail(outcome, work)
+        return work.progress
+
+    def remove_losers(self, work: Work) -> None:
+        """Remove what attempts published that were overtaken, or whose driver died."""
         losers = work.storage.remove_orphans(work.listed())
         if losers:
             work.report("info", "orphans_removed", f"Removed {len(losers)} shards of attempts that were overtaken.")
-        return work.progress
 
     def _next(self, work: Work, capacity_rows: int) -> ShardJob | None:
         if self._again:
@@ -182,7 +185,7 @@ def open_cluster(
         share, cpus = worker_share(order.device, gpus)
         pool = RayPool(Asked(replace(order, engine="local"), features.resolve(), storage, share, cpus), report)
         ready = pool.start()
-    except BaseException:
+    except BaseException:  # an interrupt too must not leave this process in the cluster
         disconnect()
         raise
     return Cluster(pool, place, ready.facts, ready.layers)

@@ -15,6 +15,7 @@ import torch
 
 from eagletui.core.errors import LockedError, ModelError, RunError
 from eagletui.extract.choices import Choices, Done
+from eagletui.extract.gather import Progress
 from eagletui.extract.manifest import read_manifest, read_shard_list
 from eagletui.extract.run_features import RunExtractor
 from eagletui.extract.shards import ShardReader, hash_file, shard_files
@@ -342,3 +343,14 @@ def test_an_extractor_that_must_end_while_the_disk_is_full_leaves_its_samples_wa
     assert ("shard_given_up", "2 samples must be computed again.") in _events(folder)
     assert _run_here(folder).progress.samples == 2
     assert set(_stored(folder)) == {"s0", "s1"}
+
+
+def test_an_extractor_whose_run_was_removed_ends_and_says_so(tmp_path: Path, tiny_models: dict[Kind, Path]) -> None:
+    folder = create_run(tmp_path / "run", tiny_models["llama"])
+    answer_samples(folder, _ids(12))
+
+    def remove(_progress: Progress) -> None:
+        folder.ledger_path.rename(tmp_path / "moved.sqlite")
+
+    with pytest.raises(RunError, match=r"ledger.sqlite is gone, so there is nothing left to extract"):
+        _run_here(folder, Choices(follow=True, step=remove))
