@@ -318,6 +318,6 @@ async def await_old_receivers(folder: RunFolder) -> None:
                     f"{who} still receives replies for a dead engine of {folder.name} ({path.name}). Stop it, then "
                     "start the run again."
                 )
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.02)  # a lock tells nobody when it is let go, so it is looked at again
     with contextlib.suppress(OSError):
         folder.spool_dir.rmdir()  # an empty one says nothing

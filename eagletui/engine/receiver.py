@@ -172,8 +172,8 @@ async def serve(folder: RunFolder, slot: int, connection: socket.socket) -> None
 def _end_without(engine: int) -> None:
     """End this process once its engine is gone; the loop ends it sooner unless it hangs."""
     while os.getppid() == engine:
-        time.sleep(1.0)
-    time.sleep(ORPHAN_S)
+        time.sleep(1.0)  # the kernel tells a thread nothing of its parent's end
+    time.sleep(ORPHAN_S)  # the loop's chance to end by itself
     os._exit(1)
 
 

@@ -83,7 +83,7 @@ def lay_together(target: Path, sources: Sequence[Source], *, same_numbers: bool)
                 _refuse_overlap(connection, source.name, names, same_numbers=same_numbers)
                 _copy(connection, source, number, same_numbers=same_numbers)
                 connection.execute("COMMIT")
-            except BaseException:
+            except BaseException:  # an interrupt too: a ledger cannot be detached inside a transaction
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise

@@ -299,7 +299,7 @@ async def test_comments_do_not_count_as_events() -> None:
         await exchange.open_stream()
         while not exchange.writer.is_closing():
             await exchange.chunk(b": OPENROUTER PROCESSING\n\n")
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.02)  # the pace of the comments, not a wait
 
     async with scripted_server(act) as server:
         raw = await post(server.base_url, timeouts=Timeouts(connect_s=5, first_event_s=0.3, event_s=5, total_s=5))
