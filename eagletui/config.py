@@ -1,4 +1,4 @@
-"""The run's config: TOML in, a frozen `RunConfig` out, and back to TOML for the copy in the run folder.
+"""The run's config: TOML in, a frozen `RunConfig` out.
 
 Unknown keys, wrong types and missing values are errors that name the file, the line, the key, what was found and
 what is accepted. Relative paths are resolved against the config file's folder, so the frozen copy works anywhere.
@@ -7,10 +7,8 @@ what is accepted. Relative paths are resolved against the config file's folder, 
 import json
 import os
 import re
-import stat
-import subprocess
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_args
@@ -30,14 +28,13 @@ from eagletui.config_faults import describe_fault
 from eagletui.core.errors import ConfigError
 from eagletui.core.notices import NoticeKind
 from eagletui.core.run_parts import RunPart
+from eagletui.secret import Secret, secret_of_command, secret_of_environment, secret_of_file
 
 MAY_CHANGE: Final = ("spend", "pace", "check", "notify")
 """Sections that `run` on an existing run may change, and `[run] mirror`; the rest is frozen when it is created."""
 
 RUN_NAME: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
 """What may name a run: it becomes a folder."""
-
-SECRET_COMMAND_TIMEOUT_S: Final = 60.0
 
 
 def _resolve(value: object, info: ValidationInfo) -> object:
@@ -344,7 +341,7 @@ class RunConfig(_Section):
         own = json.loads(row)
         return common.model_copy(update={**own, "max_tokens": min(own.get("max_tokens", 2**31), common.max_tokens)})
 
-    def secret(self) -> "Secret":
+    def secret(self) -> Secret:
         """Read the provider's key from where the config says.
 
         Returns:
@@ -355,44 +352,11 @@ class RunConfig(_Section):
         """
         provider = self.provider
         if provider.api_key_file is not None:
-            return Secret(_read_key_file(provider.api_key_file))
+            return secret_of_file(provider.api_key_file)
         if provider.api_key_command is not None:
-            return Secret(_run_key_command(provider.api_key_command))
+            return secret_of_command(provider.api_key_command)
         variable = provider.api_key_env or ("OPENROUTER_API_KEY" if provider.kind == "openrouter" else None)
-        if variable is None:
-            return Secret("")
-        value = os.environ.get(variable, "").strip()
-        if not value:
-            raise ConfigError(
-                f"[provider] needs the API key: environment variable {variable} is not set. Set it, or give "
-                "api_key_file (0600) or api_key_command, which also work after a restart from another shell."
-            )
-        return Secret(value)
-
-
-class Secret:
-    """A key that does not show itself in `repr`, `str`, logs or tracebacks."""
-
-    __slots__ = ("_value",)
-
-    def __init__(self, value: str) -> None:
-        """Keep the value."""
-        self._value = value
-
-    def reveal(self) -> str:
-        """Return the value, for the one line that sends it."""
-        return self._value
-
-    def __bool__(self) -> bool:
-        return bool(self._value)
-
-    def __repr__(self) -> str:
-        return "Secret(***)" if self._value else "Secret()"
-
-    __str__ = __repr__
-
-    def __reduce__(self) -> "str | tuple[Any, ...]":
-        raise TypeError("a secret is not pickled")
+        return Secret("") if variable is None else secret_of_environment(variable)
 
 
 def load_config(path: Path, *, model_defaults: Mapping[str, str] | None = None) -> RunConfig:
@@ -463,26 +427,6 @@ def with_values(config: RunConfig, values: Mapping[str, object]) -> RunConfig:
         raise ConfigError("\n".join(fault.removeprefix(".: ") for fault in faults)) from error
 
 
-def to_toml(config: RunConfig, *, without: Collection[str] = ()) -> str:
-    """Return the config as TOML that `load_config` reads back to an equal config.
-
-    Args:
-        config: what to write.
-        without: dotted keys to leave to their defaults.
-    """
-    lines: list[str] = []
-    for section, values in config.model_dump(mode="json", exclude_none=True).items():
-        overrides = values.pop("overrides", {})
-        lines.append(f"[{section}]")
-        lines += [f"{key} = {_toml_value(value)}" for key, value in values.items() if f"{section}.{key}" not in without]
-        lines.append("")
-        for dataset, changes in overrides.items():
-            lines.append(f"[{section}.{_toml_string(dataset)}]")
-            lines += [f"{key} = {_toml_value(value)}" for key, value in changes.items()]
-            lines.append("")
-    return "\n".join(lines)
-
-
 def changed_fields(old: RunConfig, new: RunConfig) -> list[str]:
     """Name every key in which two configs differ, dotted (`sampling.temperature`), in file order."""
     a, b = _flatten(old.model_dump()), _flatten(new.model_dump())
@@ -502,45 +446,3 @@ def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[f"{prefix}{key}"] = value
     return flat
-
-
-def _toml_string(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _toml_value(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, list):
-        return "[" + ", ".join(_toml_value(item) for item in value) + "]"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{_toml_string(key)} = {_toml_value(item)}" for key, item in value.items()) + "}"
-    return _toml_string(str(value))
-
-
-def _read_key_file(path: Path) -> str:
-    try:
-        mode = path.stat().st_mode
-        value = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"[provider] api_key_file {path}: cannot be read ({type(error).__name__})") from error
-    if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise ConfigError(f"[provider] api_key_file {path}: others may read it; run: chmod 600 {path}")
-    if not value:
-        raise ConfigError(f"[provider] api_key_file {path}: empty; expected the API key")
-    return value
-
-
-def _run_key_command(command: str) -> str:
-    try:
-        done = subprocess.run(
-            command, shell=True, capture_output=True, text=True, timeout=SECRET_COMMAND_TIMEOUT_S, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        raise ConfigError(f"[provider] api_key_command: no answer in {SECRET_COMMAND_TIMEOUT_S:.0f} s") from error
-    value = done.stdout.strip()
-    if done.returncode != 0 or not value:
-        raise ConfigError(f"[provider] api_key_command: exit {done.returncode}, expected 0 and the key on stdout")
-    return value

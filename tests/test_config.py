@@ -7,15 +7,15 @@ import pytest
 
 from eagletui.config import (
     RunConfig,
-    Secret,
     changed_fields,
     config_from_json,
     load_config,
     may_change,
     to_json,
-    to_toml,
 )
+from eagletui.config_toml import to_toml
 from eagletui.core.errors import ConfigError
+from eagletui.secret import Secret
 
 WHOLE = """\
 [run]

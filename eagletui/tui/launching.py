@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import eagletui
-from eagletui.config import RunConfig, load_config, to_toml, with_values
+from eagletui.config import RunConfig, load_config, with_values
+from eagletui.config_toml import to_toml
 from eagletui.core.errors import ConfigError
 from eagletui.core.money import usd_to_pico
 from eagletui.runs import list_runs, runs_root

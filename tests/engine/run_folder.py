@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from eagletui import config
+from eagletui.config_toml import to_toml
 from eagletui.core.chat import Message, Prompt
 from eagletui.core.money import usd_to_pico
 from eagletui.embedded.data import tokenizer_dir
@@ -166,7 +167,7 @@ def make_run(
     for section, changes in sections.items():
         values[section] = {**values[section], **changes}
     chosen = config.RunConfig.model_validate(values)
-    folder.config_path.write_text(config.to_toml(chosen))
+    folder.config_path.write_text(to_toml(chosen))
     folder.log_path("engine").touch(0o600)
     create_ledger(
         folder.ledger_path,

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from eagletui.config import config_from_json, to_toml
+from eagletui.config import config_from_json
+from eagletui.config_toml import to_toml
 from eagletui.core.errors import RunError
 from eagletui.extract.choices import Choices
 from eagletui.extract.manifest import read_manifest, read_shard_list
