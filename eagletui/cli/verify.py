@@ -2,13 +2,18 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from eagletui.cli.output import counted, print_json, print_table, say
-from eagletui.core.errors import InputError
+from eagletui.core.errors import InputError, LedgerError
 from eagletui.core.text import clean_line
+from eagletui.ledger.reader import LedgerReader
+from eagletui.ledger.verification import record_verification
+
+if TYPE_CHECKING:
+    from eagletui.extract.checks import Verdict
 
 FAILED = 1
 
@@ -45,7 +50,11 @@ def verify(
     compared = samples or checking.COMPARED_SAMPLES
     if exported is None:
         features = checking.features_folder(folder)
+        ledger = features.resolve().parent / "ledger.sqlite"
+        last_shard_id = _last_shard_id(ledger)
         verdict = checking.verify(features, model, compared=compared, on_shard=on_step)
+        if last_shard_id:
+            _record(ledger, last_shard_id, verdict)
     else:
         from eagletui.export.check import verify_export
 
@@ -74,3 +83,23 @@ def verify(
         print(f"{counted(verdict.samples, 'sample')} in {files}: ", end="")
         print("everything holds." if verdict.ok else "these features must not be trained on.")
     return 0 if verdict.ok else FAILED
+
+
+def _last_shard_id(ledger: Path) -> int:
+    """Return the id of a run's newest shard; 0 where the features are no run's, or none is sealed."""
+    if not ledger.is_file():
+        return 0
+    with LedgerReader(ledger) as reader:
+        return max((shard.id for shard in reader.shards()), default=0)
+
+
+def _record(ledger: Path, last_shard_id: int, verdict: "Verdict") -> None:
+    failed = [
+        f"{check.name}: {clean_line(check.detail, 200)}"
+        for check in verdict.checks
+        if not check.ok and check.level == "error"
+    ]
+    try:
+        record_verification(ledger, last_shard_id, "; ".join(failed), verdict.samples)
+    except LedgerError as error:
+        say(f"The ledger does not keep this result: {error}")

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from eagletui.core.disk_outlook import TELLING_SAMPLES
 from eagletui.core.errors import InputError
 from eagletui.core.features import SIZE_MARGIN, Stored, folder_bytes, row_bytes
 from eagletui.core.quantization import differing
@@ -15,8 +16,6 @@ from eagletui.models.facts import stored_dtype
 from eagletui.models.identity import stored_hidden_size, weight_files
 
 _TO_COME: Final = ("queued", "in_flight", "answered")
-_TELLING_SAMPLES: Final = 20
-"""So many answers tell the length of the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +98,7 @@ def short_of(space: DiskSpace, known: Need, snapshot: Snapshot, max_tokens: int)
     """
     to_come = sum(snapshot.states[state] for state in _TO_COME)
     answered = snapshot.states["tokenized"]
-    is_told = answered >= _TELLING_SAMPLES
+    is_told = answered >= TELLING_SAMPLES
     each = (snapshot.tokens.prompt + snapshot.tokens.output) / answered if is_told else max_tokens
     tokens = known.tokens + round(to_come * each)
     need = Need(known.samples + to_come, tokens, known.hidden_size, known.stored)

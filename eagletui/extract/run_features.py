@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from eagletui.config import RunConfig, config_from_json
 from eagletui.core.errors import InputError, LedgerError, ModelError, RunError
-from eagletui.core.features import Stored, rows_per_shard, shard_number
+from eagletui.core.features import Stored, row_bytes, rows_per_shard, shard_number
+from eagletui.core.gauges import ExtractorDetail
 from eagletui.core.subset import Candidate, choose
 from eagletui.core.text import clean_line
 from eagletui.extract.acknowledged import Stream
@@ -22,6 +23,7 @@ from eagletui.extract.choices import Choices, Done
 from eagletui.extract.computing import Backend, Described
 from eagletui.extract.engines import Order, open_backend
 from eagletui.extract.gather import WINDOW_SAMPLES, Gatherer, Progress
+from eagletui.extract.gauges import MachineReader
 from eagletui.extract.ledger_source import LedgerSource
 from eagletui.extract.manifest import (
     ListedShard,
@@ -90,6 +92,7 @@ class RunExtractor:
         self._manifest: Manifest | None = None
         self._backend: Described | None = None
         self._gatherer: Gatherer | None = None
+        self._row_bytes: int | None = None
         self._without_prompt_told = 0
         self.progress = Progress()
         self._stream: Stream | None = None
@@ -105,7 +108,7 @@ class RunExtractor:
         """
         config = config_from_json(self.reader.run().config_json)
         self.storage = open_storage(self.folder.features_dir, self._storage_url(config))
-        with self._beating(), self._mirroring(config):
+        with self._beating(config), self._mirroring(config):
             if self.choices.follow and config.extract.when == "after" and not self._wait_for_the_end():
                 return Done(Progress(), 0, None)
             self.phase = "loading the model"
@@ -155,6 +158,7 @@ class RunExtractor:
     def _extract(self, config: RunConfig, backend: Described, stored: Stored, make: Make) -> Done:
         self._backend = backend
         facts = backend.facts
+        self._row_bytes = row_bytes(facts.hidden_size, stored)
         samples, tokens = self._waiting()
         need = Need(samples, tokens, facts.hidden_size, stored)
         if self._needs_all_room(config):
@@ -376,25 +380,28 @@ class RunExtractor:
             raise RunError(f"{self.folder.ledger_path} is gone, so there is nothing left to extract. Ended.")
 
     @contextmanager
-    def _beating(self) -> Iterator[None]:
+    def _beating(self, config: RunConfig) -> Iterator[None]:
         """Give signs of life once a second, from a thread: loading and forwards take long."""
         ended = threading.Event()
-        self.writer.beat("extractor", ready=True, detail=self._figures())
+        with MachineReader() as machine:
+            self.writer.beat("extractor", ready=True, detail=self._figures(config, machine))
 
-        def beat() -> None:
-            while not ended.wait(_BEAT_S):
-                with suppress(LedgerError):  # a full disk; the next beat may pass
-                    self.writer.beat("extractor", detail=self._figures())
-                    self.writer.tick()
+            def beat() -> None:
+                while not ended.wait(_BEAT_S):
+                    with suppress(LedgerError):  # a full disk; the next beat may pass
+                        self.writer.beat("extractor", detail=self._figures(config, machine))
+                        self.writer.tick()
 
-        thread = threading.Thread(target=beat, name="heart", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
-            self.writer.stop_beat("extractor")
+            thread = threading.Thread(target=beat, name="heart", daemon=True)
+            thread.start()
+            try:
+                yield
+            finally:
+                ended.set()
+                thread.join()
+                with suppress(LedgerError):  # the last figures are worth less than the reason for the end
+                    self.writer.beat("extractor", detail=self._figures(config, machine))
+                self.writer.stop_beat("extractor")
 
     @contextmanager
     def _mirroring(self, config: RunConfig) -> Iterator[None]:
@@ -407,15 +414,20 @@ class RunExtractor:
         with closing(mirror):
             yield
 
-    def _figures(self) -> dict[str, object]:
+    def _figures(self, config: RunConfig, machine: MachineReader) -> dict[str, object]:
         progress = self.progress
-        return {
-            "phase": self._phase(),
-            "samples": progress.samples,
-            "rows": progress.rows,
-            "rows_per_s": round(progress.rows_per_s, 1),
-            "refused": progress.refused,
-        }
+        return ExtractorDetail(
+            phase=self._phase(),
+            samples=progress.samples,
+            rows=progress.rows,
+            rows_per_s=round(progress.rows_per_s, 1),
+            refused=progress.refused,
+            row_bytes=self._row_bytes,
+            storage=self.storage.url,
+            stream_ahead=self._ahead(config),
+            follows=self.choices.follow,
+            machine=machine.read(),
+        ).detail()
 
     def _phase(self) -> str:
         if self._sealer is not None and self._sealer.waits_for_space:

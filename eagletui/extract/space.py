@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-LOW_WATER_BYTES: Final = 512 * 1024 * 1024
-"""Left free for the ledger on the same disk: paid answers go before features, which can be computed again."""
+from eagletui.core.disk_outlook import LOW_WATER_BYTES
 
 _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 

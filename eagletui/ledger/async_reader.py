@@ -12,6 +12,7 @@ from eagletui.core.errors import LedgerError
 from eagletui.core.money import Books
 from eagletui.ledger.filters import SampleFilter
 from eagletui.ledger.reader import Attention, LedgerReader
+from eagletui.ledger.reader_opinions import ArbiterFigures
 from eagletui.ledger.reader_samples import PageEnd, SampleDetail
 from eagletui.ledger.rows import (
     AdjustmentRow,
@@ -172,3 +173,7 @@ class AsyncReader:
     async def shards(self) -> list[ShardRow]:
         """See `LedgerReader.shards`."""
         return await self._call(self._reader.shards)
+
+    async def arbiter_figures(self) -> ArbiterFigures | None:
+        """See `LedgerReader.arbiter_figures`."""
+        return await self._call(self._reader.arbiter_figures)

@@ -1,6 +1,7 @@
 """Read what a target model said of answers without proof."""
 
 import sqlite3
+from dataclasses import dataclass
 from typing import Final
 
 from eagletui.ledger.reader_base import Reader
@@ -13,8 +14,35 @@ _COLUMNS: Final = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class ArbiterFigures:
+    """What the target model decided, over a whole run."""
+
+    asked: int
+    """Samples it gave an opinion of."""
+    inferred: int
+    """Of those: labelled by it."""
+    changed: int
+    """Of those labelled: with other ids than before."""
+    mean_posterior: float
+    """Of the likeliest cut, over the samples asked."""
+    last_at: float
+    """Of the latest opinion, Unix seconds."""
+
+
 class OpinionsReader(Reader):
     """Reads opinions."""
+
+    def arbiter_figures(self) -> ArbiterFigures | None:
+        """Sum the opinions up; None where nothing was asked."""
+        with self._transactions.reading() as connection:
+            if not _are_kept(connection):
+                return None
+            row = connection.execute(
+                "SELECT count(*), coalesce(sum(inferred), 0), coalesce(sum(inferred AND changed), 0),"
+                " avg(posterior), max(asked_at) FROM opinions"
+            ).fetchone()
+        return ArbiterFigures(*row) if row[0] else None
 
     def opinions(self) -> list[OpinionRow]:
         """List every opinion, by sample."""

@@ -53,10 +53,12 @@ class ExtractorWriter(Writer):
                 )
         return int(shard_id)
 
-    def mark_verified(self, shard_id: int) -> None:
-        """Record that a shard was read back and found good."""
+    def mark_verified(self, last_shard_id: int, *, is_good: bool) -> None:
+        """Record whether the shards up to one were read back and found good."""
         with self._transactions.begin() as connection:
-            connection.execute("UPDATE shards SET verified_at = ? WHERE id = ?", (self._clock(), shard_id))
+            connection.execute(
+                "UPDATE shards SET verified_at = ? WHERE id <= ?", (self._clock() if is_good else None, last_shard_id)
+            )
 
     def drop_shard(self, path: str) -> int:
         """Forget a shard whose file is lost or damaged, and return how many samples wait for features again."""

@@ -4,6 +4,7 @@ Pure functions. Money comes as integer picodollars, times as seconds.
 """
 
 from datetime import datetime, tzinfo
+from itertools import pairwise
 from typing import Final
 
 from eagletui.core.money import PICO, format_usd
@@ -78,6 +79,18 @@ def age(seconds: float | None) -> str:
     return f"{int(seconds)} s"
 
 
+def duration(seconds: float | None) -> str:
+    """Write how long something takes, in its two largest units."""
+    if seconds is None:
+        return "unknown"
+    units = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+    for (unit, size), (below, part) in pairwise(units):
+        if seconds >= size:
+            whole, rest = divmod(int(seconds), size)
+            return f"{whole} {unit} {rest // part} {below}" if rest // part else f"{whole} {unit}"
+    return age(seconds)
+
+
 def latency(seconds: float | None) -> str:
     """Write the time one answer took."""
     return UNKNOWN if seconds is None else f"{seconds:.1f} s"
@@ -93,6 +106,16 @@ def size(value: int | None) -> str:
             return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
         amount /= _KIB
     return UNKNOWN
+
+
+def part_of(value: int | None, whole: int | None) -> str:
+    """Write bytes out of so many, both in the unit of the whole."""
+    if value is None or whole is None:
+        return UNKNOWN
+    power = 0
+    while whole >= _KIB ** (power + 1) and power < len(_BYTE_UNITS) - 1:
+        power += 1
+    return f"{value / _KIB**power:.1f} of {whole / _KIB**power:.1f} {_BYTE_UNITS[power]}"
 
 
 def time_of_day(at: float | None, zone: tzinfo | None = None) -> str:

@@ -211,7 +211,10 @@ VIEW_KEYS: Final[dict[View, tuple[Key, ...]]] = {
         Key("spend.drift", "enter", "drift", "Drift", "Show the endpoint's samples that drift.", "wide"),
         _BACK,
     ),
-    "extract": (_BACK,),
+    "extract": (
+        Key("extract.list", "tab", "next_list", "Shards/sets", "The shards, or each data set's share.", "always"),
+        _BACK,
+    ),
     "verdicts": (
         Key(
             "verdicts.sign",

@@ -210,55 +210,7 @@ def evidence_pieces(snapshot: Snapshot, kinds: tuple[str, ...]) -> Pieces:
     return tuple(pieces) or ("none",)
 
 
-def extraction(snapshot: Snapshot, free_bytes: int | None) -> dict[str, Pieces]:
-    """Figures of the extraction panel."""
-    extract = snapshot.extract
-    wanted = extract.samples + extract.pending
-    pace = snapshot.rate.extracted_per_s if snapshot.rate is not None else None
-    worker = next((worker for worker in snapshot.workers if worker.role == "extractor"), None)
-    if worker is None:
-        state = "not started"
-    elif worker.stopped:
-        state = "ended"
-    else:
-        state = f"pid {worker.pid} {'running' if worker.alive else 'dead'}"
-    lag = "in step" if not extract.pending else f"{figures.plural(extract.pending, 'sample')} waiting"
-    return {
-        "features": (
-            (figures.count(extract.samples), "bold"),
-            f" / {figures.count(wanted)} trainable    {figures.percent(figures.share(extract.samples, wanted))}",
-        ),
-        "shards": (f"{figures.count(extract.shards)} sealed   {figures.size(extract.bytes)}",),
-        "rows": (f"{figures.count(extract.rows)}   one a token{row_size(snapshot)}",),
-        "lag": (lag, f"   {figures.rate(pace)} samples/s" if pace is not None else "   pace unknown"),
-        "extractor": (state,),
-        "disk": (f"{figures.size(free_bytes)} free", f"   {disk_forecast(snapshot)}"),
-    }
-
-
-def row_size(snapshot: Snapshot) -> str:
-    """Bytes of one row of hidden states, as the end of a sentence."""
-    extract = snapshot.extract
-    return f", {figures.size(extract.bytes // extract.rows)} each" if extract.rows else ""
-
-
-def extract_level(snapshot: Snapshot) -> Level:
-    """The bar of extraction."""
-    wanted = snapshot.extract.samples + snapshot.extract.pending
-    return Level(snapshot.extract.samples / wanted if wanted else 0.0)
-
-
-def disk_forecast(snapshot: Snapshot) -> str:
-    """Say how many bytes the waiting samples will take, from those that are sealed."""
-    extract = snapshot.extract
-    if not extract.pending:
-        return "nothing waits"
-    if not extract.samples:
-        return "need unknown yet"
-    return f"~{figures.size(extract.bytes * extract.pending // extract.samples)} to come"
-
-
-def compact_lines(snapshot: Snapshot, free_bytes: int | None) -> dict[str, Pieces]:
+def compact_lines(snapshot: Snapshot, outlook: Pieces) -> dict[str, Pieces]:
     """The same in two lines a panel, for small terminals."""
     made = progress(snapshot)
     books = snapshot.spend.books
@@ -293,8 +245,8 @@ def compact_lines(snapshot: Snapshot, free_bytes: int | None) -> dict[str, Piece
             f"   resegmented {figures.count(snapshot.resegmented)}",
         ),
         "drift-2": (
-            f"shards {figures.count(extract.shards)}   rows {figures.count(extract.rows)}",
-            f"   {figures.size(extract.bytes)}",
-            f"   waiting {figures.count(extract.pending)}   disk {figures.size(free_bytes)}",
+            f"features {figures.count(extract.samples)}, {figures.size(extract.bytes)}",
+            f"   waiting {figures.count(extract.pending)}   disk ",
+            *outlook,
         ),
     }

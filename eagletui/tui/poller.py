@@ -90,7 +90,8 @@ class Poller:
             else:
                 new = await self._reader.events(last_id, EVENTS_KEPT)
                 events = (*events, *new)[-EVENTS_KEPT:]
-        end = snapshot.run.finished_at or now
+        works = any(worker.alive for worker in snapshot.workers)
+        end = now if works else snapshot.run.finished_at or now
         return RunView(
             folder=self._folder,
             snapshot=snapshot,
@@ -115,8 +116,10 @@ def _last_line(path: Path) -> str:
 
 
 def _free_bytes(folder: RunFolder) -> int | None:
+    # The folder of the features may be a link to a larger disk, and is not there before the first of them.
+    features = folder.features_dir
     try:
-        return shutil.disk_usage(folder.path).free
+        return shutil.disk_usage(features if features.is_dir() else folder.path).free
     except OSError:
         # A disk that went away is reported by whoever writes to it.
         return None

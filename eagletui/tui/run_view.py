@@ -23,7 +23,7 @@ class RunView:
     ticks: tuple[TickRow, ...]
     """The last minutes, oldest first."""
     free_bytes: int | None
-    """Free space where the features go; None when the disk does not tell."""
+    """Free space on the disk below the features; None when the disk does not tell."""
     last_words: str
     """The error that a dead engine wrote into its log file; '' while it lives or when it was killed."""
     read_at: float

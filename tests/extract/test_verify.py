@@ -11,7 +11,8 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from eagletui.cli.app import main
-from eagletui.core.features import feature_layers
+from eagletui.core.features import feature_layers, row_bytes
+from eagletui.core.gauges import read_detail
 from eagletui.extract.capture import Capture
 from eagletui.extract.checks import Verdict
 from eagletui.extract.manifest import ListedShard, read_manifest, read_shard_list, write_manifest, write_shard_list
@@ -24,7 +25,7 @@ from eagletui.models.load import load_target
 from tests.extract.small_run import answer_samples, create_run
 from tests.extract.test_file_run import _extract, _write_ids
 from tests.extract.test_run_features import _ids, _run_here
-from tests.tiny_models import Kind, random_samples, save_tiny_model
+from tests.tiny_models import HIDDEN, Kind, random_samples, save_tiny_model
 
 Tensors = dict[str, torch.Tensor]
 Change = Callable[[Tensors, Capture], None]
@@ -250,9 +251,24 @@ def test_the_command_extracts_what_waits_in_a_run(
 ) -> None:
     folder = create_run(tmp_path / "run", None)
     answer_samples(folder, _ids(15, 40))
-    assert _run("extract", str(folder.path), "--model", str(tiny_models["llama"]), "--json") == 0
+    model = str(tiny_models["llama"])
+    assert _run("extract", str(folder.path), "--model", model, "--json") == 0
     printed = json.loads(capsys.readouterr().out)
     assert (printed["samples"], printed["rows"], printed["shards"], printed["computed"]) == (2, 55, 1, 2)
+    with LedgerReader(folder.ledger_path) as reader:
+        (beat,) = reader.heartbeats()
+        told = read_detail(beat.detail_json)
+        assert told is not None
+        assert told.row_bytes == row_bytes(HIDDEN, "float32")
+        assert told.machine.cores
+        assert _run("verify", str(folder.path), "--model", model) == 0
+        assert reader.shards()[0].verified_at is not None
+        (folder.features_dir / "shards" / "000000.safetensors").write_bytes(b"")
+        assert _run("verify", str(folder.path), "--model", model) == 1
+        assert reader.shards()[0].verified_at is None
+        (finding,) = reader.snapshot().findings
+        assert finding.sentence.startswith("Features do not hold what they should: files: shards/000000.safetensors")
+        assert reader.last_events(1)[0].kind == "verify_failed"
 
 
 @pytest.mark.parametrize(

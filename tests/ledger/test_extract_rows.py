@@ -64,8 +64,10 @@ def test_a_sealed_shard_is_recorded_once(
     figures = reader.snapshot().extract
     assert (figures.shards, figures.rows, figures.bytes, figures.samples, figures.pending) == (1, 11, 1000, 2, 0)
     assert [row.extracted for row in reader.rows([1, 2])] == [True, True]
-    extractor.mark_verified(shard.id)
+    extractor.mark_verified(shard.id, is_good=True)
     assert reader.shards()[0].verified_at is not None
+    extractor.mark_verified(shard.id, is_good=False)
+    assert reader.shards()[0].verified_at is None
 
 
 def test_features_are_stale_after_a_rebuild_only_where_ids_changed(

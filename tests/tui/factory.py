@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from eagletui.core.chat import Message, Prompt
+from eagletui.core.gauges import ExtractorDetail, Gpu, Machine
 from eagletui.core.tokdiff import align
 from eagletui.core.vocabulary import Vocabulary, pack_vocabulary
 from eagletui.embedded.data import tokenizer_dir
@@ -78,6 +79,23 @@ _EVIDENCE: Final = ("streamed", "logprobs", "streamed", "counted", "logprobs", "
 _ENDPOINTS: Final = {"streamed": "embedded/stream", "logprobs": "embedded/logprobs"}
 HOLD_PICO: Final = 400_000_000
 COST_PICO: Final = 112_345_678
+EXTRACTING: Final = ExtractorDetail(
+    phase="extracting",
+    samples=10,
+    rows=800,
+    rows_per_s=214.3,
+    row_bytes=18_448,
+    follows=True,
+    machine=Machine(
+        cpu_percent=187.4,
+        cores=2,
+        resident_bytes=2_254_857_830,
+        memory_free_bytes=11_811_160_064,
+        memory_total_bytes=16_750_372_454,
+        gpus=(Gpu("NVIDIA H200", 83, 65_712_999_629, 150_109_028_352),),
+    ),
+)
+"""What the extractor says of itself."""
 
 
 @dataclass
@@ -300,7 +318,7 @@ def busy_run(path: Path, name: str = "b3-magicoder", *, hostile: bool = False) -
 
 def _extract(built: Built) -> None:
     with ExtractorWriter(built.ledger, built.clock) as writer:
-        writer.beat("extractor", ready=True, detail={"device": "cpu"})
+        writer.beat("extractor", ready=True, detail=EXTRACTING.detail())
         features = [Feature(sample_id, position, 80, 1) for position, sample_id in enumerate(range(1, 11))]
         writer.commit_shard("shards/000000.safetensors", features, size_bytes=14_900_000, xxh3="ab" * 16)
         writer.event("info", "extractor", "shard_sealed", "Shard 000000 sealed: 10 samples, 800 rows.")

@@ -30,19 +30,6 @@ async def test_spend_shows_the_books_and_every_endpoint(busy: Built, size: Size)
             assert "44   settled 38   void 2   unsettled 0" in screens.line_with("attempts")
 
 
-@pytest.mark.parametrize("size", [WIDE, NARROW])
-async def test_extraction_shows_shards_lag_and_data_sets(busy: Built, size: Size) -> None:
-    async with opened(busy, size) as screens:
-        await screens.press("4")
-        assert "10 / 37 trainable    27.0 %" in screens.text
-        assert "800   one a token, 18.2 KiB each" in screens.line_with("rows  ")
-        assert "27 samples waiting" in screens.line_with("lag")
-        assert "running   device cpu" in screens.line_with("extractor  pid")
-        assert "~38.4 MiB to come" in screens.line_with("disk")
-        assert "b3_magicoder" in screens.text
-        assert "shards/000000.safetensors" in screens.line_with("not yet")
-
-
 @pytest.mark.slow
 async def test_the_log_follows_filters_and_finds_errors(busy: Built) -> None:
     async with opened(busy, NARROW) as screens:

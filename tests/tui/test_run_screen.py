@@ -32,7 +32,9 @@ async def test_every_figure_of_the_dashboard_comes_from_the_ledger(busy: Built, 
         assert "+3 tok   +0.246 %   1 sample" in screens.line_with("drift  ")
         assert "10 / 37 trainable    27.0 %" in screens.text
         assert "1 sealed   14.2 MiB" in screens.line_with("shards")
-        assert "27 samples waiting" in screens.line_with("lag")
+        assert "27 waiting, growing 4.6/min" in screens.line_with("lag  ")
+        assert "H200: load 83 %, 61.2 of 139.8 GiB" in screens.line_with("gpu  ")
+        assert "fits, 76.7 GiB to spare" in screens.line_with("disk  ")
         assert "Needs attention (8)" in screens.text
         assert "> ▲ finding  s-000031" in screens.text
         assert "Shard 000000 sealed: 10 samples, 800 rows." in screens.text
@@ -47,7 +49,7 @@ async def test_the_small_dashboard_keeps_the_figures_that_matter(busy: Built) ->
         assert "$0.0043 settled, 4.7 % of stop-at $0.09" in screens.text
         assert "held $0.0016   cap $0.15" in screens.text
         assert "drift +3 tok   proved 26 of 37   resegmented 3" in screens.text
-        assert "shards 1   rows 800   14.2 MiB   waiting 27" in screens.text
+        assert "features 10, 14.2 MiB   waiting 27   disk fits, 76.7 GiB to spare" in screens.text
         assert "× failed   s-000023" in screens.text
         assert screens.lines[-1].split() == ("n/N Issue enter Open p Pause $ Limits : More X Stop q Detach".split())
 

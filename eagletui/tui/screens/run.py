@@ -8,7 +8,7 @@ from textual.containers import Grid, Vertical
 
 from eagletui.ledger.reader import Attention
 from eagletui.ledger.rows import EventRow
-from eagletui.tui import figures, panels
+from eagletui.tui import extract_text, figures, panels
 from eagletui.tui.keys import View, bindings
 from eagletui.tui.run_view import RunView
 from eagletui.tui.sample_order import SampleOrder
@@ -72,9 +72,9 @@ _PANELS: Final[tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...]] = (
             ("features", "samples"),
             ("#meter", ""),
             ("shards", "shards"),
-            ("rows", "rows"),
             ("lag", "lag"),
             ("extractor", "extractor"),
+            ("gpu", "gpu"),
             ("disk", "disk"),
         ),
     ),
@@ -131,8 +131,9 @@ class RunScreen(FramedScreen):
         self._put("generation", {"rate": self._rate(view)})
         self._put("spend", panels.spend(snapshot))
         self._put("drift", panels.drift(snapshot))
-        self._put("extraction", panels.extraction(snapshot, view.free_bytes))
-        for name, pieces in panels.compact_lines(snapshot, view.free_bytes).items():
+        outlook = extract_text.disk_outlook(snapshot, view.free_bytes, view.ticks)
+        self._put("extraction", _extraction(view, outlook))
+        for name, pieces in panels.compact_lines(snapshot, outlook).items():
             panel, number = name.rsplit("-", 1)
             self.query_one(f"#{panel}-compact-{number}", Stat).put(*pieces)
         made = panels.progress(snapshot)
@@ -141,7 +142,7 @@ class RunScreen(FramedScreen):
         self._level("generation", Level(made.fraction or 0.0, in_flight))
         self._level("spend", panels.spend_level(snapshot))
         self._level("drift", Level(exact / total if total else 0.0))
-        self._level("extraction", panels.extract_level(snapshot))
+        self._level("extraction", extract_text.level(snapshot))
         self._list_attention(view)
         self._list_events(view)
 
@@ -250,3 +251,15 @@ class RunScreen(FramedScreen):
         if row is not None:
             text = row.message if isinstance(row, EventRow) else f"{row.kind} {row.sample_key or ''} {row.text}"
             copy_text(self, text)
+
+
+def _extraction(view: RunView, outlook: extract_text.Pieces) -> dict[str, extract_text.Pieces]:
+    """The lines of the extraction screen that matter at a glance."""
+    snapshot = view.snapshot
+    made = extract_text.progress(snapshot, view.ticks)
+    return {
+        **{line: made[line] for line in ("features", "shards", "lag")},
+        "extractor": extract_text.extractor(snapshot),
+        "gpu": extract_text.machine(snapshot)["gpu"],
+        "disk": outlook,
+    }

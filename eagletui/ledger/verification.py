@@ -1,0 +1,43 @@
+"""Record in a run's ledger what a check of its features found."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from eagletui.core.findings import FAULTY_FEATURES
+from eagletui.ledger.writer import LedgerWriter
+from eagletui.ledger.writer_extract import ExtractorWriter
+
+
+def record_verification(
+    path: Path, last_shard_id: int, failed: str, samples: int, clock: Callable[[], float] = time.time
+) -> None:
+    """Mark the shards that were read, and open or close the finding. May be done beside working workers.
+
+    Args:
+        path: the ledger file.
+        last_shard_id: of the shards that were read; a live run may have sealed more since.
+        failed: which checks did not hold, as one sentence; '' where all did.
+        samples: how many were read.
+        clock: Unix seconds.
+
+    Raises:
+        LedgerError: the ledger cannot be written.
+    """
+    with ExtractorWriter(path, clock) as shards:
+        shards.mark_verified(last_shard_id, is_good=not failed)
+    with LedgerWriter(path, clock) as writer, writer.transaction():
+        if not failed:
+            writer.replace_findings([], kinds={FAULTY_FEATURES})
+            writer.event(
+                "info", "extractor", "verified", f"Features of {samples:,} samples verified: every check holds."
+            )
+            return
+        writer.finding(
+            FAULTY_FEATURES,
+            f"Features do not hold what they should: {failed}",
+            affected=samples,
+            examined=samples,
+            action=f"Do not train on them; eagletui verify {path.parent} --model PATH names each fault.",
+        )
+        writer.event("error", "extractor", "verify_failed", f"Features failed their check: {failed}")
