@@ -32,12 +32,10 @@ def refuse_network_disk(
     Raises:
         LedgerError: the path lies on a network file system; the message names a local folder.
     """
-    if not mounts.exists():
+    kind = network_kind(path, mounts=mounts)
+    if kind is None:
         return
     table = _read_mounts(mounts)
-    kind = _filesystem_of(path, table)
-    if kind not in NETWORK_FILESYSTEMS:
-        return
     local = next((folder for folder in candidates if os.access(folder, os.W_OK) and _is_local(folder, table)), None)
     advice = (
         f"Keep runs on a local disk: export EAGLETUI_RUNS={local / 'eagletui-runs'}"
@@ -45,6 +43,14 @@ def refuse_network_disk(
         else "Keep runs on a local disk: set EAGLETUI_RUNS to a folder on one"
     )
     raise LedgerError(f"{path} lies on a network file system ({kind}), where SQLite's WAL can lose data. {advice}.")
+
+
+def network_kind(path: Path, *, mounts: Path = PROC_MOUNTS) -> str | None:
+    """Name the network file system a path lies on; None for a local disk, and where no table of mounts tells."""
+    if not mounts.exists():
+        return None
+    kind = _filesystem_of(path, _read_mounts(mounts))
+    return kind if kind in NETWORK_FILESYSTEMS else None
 
 
 def _read_mounts(mounts: Path) -> dict[Path, str]:

@@ -38,7 +38,7 @@ from eagletui.tui.screens.samples import SamplesScreen
 from eagletui.tui.screens.spend import SpendScreen
 from eagletui.tui.screens.verdicts import VerdictsScreen
 from eagletui.tui.screens.view_screen import ViewScreen
-from eagletui.tui.standing import is_dead
+from eagletui.tui.standing import can_start
 from eagletui.tui.stylesheet import ParsedOnce
 from eagletui.tui.theme import THEMES
 
@@ -315,7 +315,7 @@ class EagleApp(App[None]):
     def action_refresh_now(self) -> None:
         """Read the ledger now; offer to start a dead engine."""
         view = self.view
-        if view is not None and (is_dead(view.snapshot) or view.snapshot.run.state in ("new", "stopped", "failed")):
+        if view is not None and can_start(view.snapshot):
             orders.ask_start(self)
         elif self._poller is not None:
             self._poller.look_now()

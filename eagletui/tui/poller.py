@@ -11,6 +11,7 @@ from textual.message import Message
 from eagletui.core.errors import LedgerError
 from eagletui.core.lifecycle import FINISHED_RUNS
 from eagletui.ledger.async_reader import AsyncReader
+from eagletui.ledger.disk import network_kind
 from eagletui.ledger.rows import EventRow
 from eagletui.runs import RunFolder
 from eagletui.tui.messages import RunRead, RunUnreadable
@@ -99,6 +100,7 @@ class Poller:
             events=events,
             ticks=tuple(await self._reader.ticks(end - _TICKS_S)),
             free_bytes=_free_bytes(self._folder),
+            network_disk=network_kind(self._folder.ledger_path) if old is None else old.network_disk,
             last_words=_last_line(self._folder.log_path("engine")) if is_dead(snapshot) else "",
             read_at=now,
         )

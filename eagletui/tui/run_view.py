@@ -24,6 +24,8 @@ class RunView:
     """The last minutes, oldest first."""
     free_bytes: int | None
     """Free space on the disk below the features; None when the disk does not tell."""
+    network_disk: str | None
+    """The network file system the ledger lies on; None on a local disk."""
     last_words: str
     """The error that a dead engine wrote into its log file; '' while it lives or when it was killed."""
     read_at: float

@@ -3,11 +3,12 @@
 Pure: a snapshot and the time in, pieces of text out.
 """
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from eagletui.core.lifecycle import FINISHED_RUNS, PauseReason
+from eagletui.core.lifecycle import FINISHED_RUNS, PauseReason, WorkerRole
 from eagletui.ledger.snapshot import Snapshot, WorkerFigures
 from eagletui.tui import figures
 from eagletui.tui.theme import Glyphs
@@ -134,8 +135,76 @@ _PAUSES: Final[dict[PauseReason, tuple[str, tuple[tuple[str, str], ...], str]]] 
 }
 
 
+def banners(
+    snapshot: Snapshot, now: float, restart: str, last_words: str = "", network_disk: str | None = None
+) -> tuple[Banner, ...]:
+    """Choose the lines that must stay on the screen: about the run, the workers beside its engine, and the disk.
+
+    Args:
+        snapshot: the run.
+        now: Unix seconds.
+        restart: the command that starts the workers again.
+        last_words: the error a dead engine ended with, if it did.
+        network_disk: the network file system the ledger lies on, if it does.
+    """
+    found = [banner(snapshot, now, restart, last_words), *(_dead_helper(snapshot, role) for role in HELPERS)]
+    if network_disk is not None:
+        found.append(
+            Banner(
+                f"The ledger lies on a network file system ({network_disk}): figures may be old, and no worker starts."
+                " Move the run's folder to a local disk; eagletui doctor names one.",
+                (),
+                "error",
+            )
+        )
+    return tuple(line for line in found if line is not None)
+
+
+HELPERS: Final[tuple[WorkerRole, ...]] = ("extractor", "provider")
+"""Workers beside the engine whose death leaves work undone."""
+
+
+def dead_helper(snapshot: Snapshot, role: WorkerRole) -> WorkerFigures | None:
+    """Give a worker beside the engine that died while there was work for it."""
+    worker = next((worker for worker in snapshot.workers if worker.role == role), None)
+    if worker is None or worker.alive or worker.stopped:
+        return None
+    has_work = bool(snapshot.extract.pending) if role == "extractor" else snapshot.run.state in WORKING
+    return worker if has_work else None
+
+
+def can_start(snapshot: Snapshot) -> bool:
+    """Tell whether something of the run is not at work and could be started."""
+    if is_dead(snapshot) or snapshot.run.state in ("new", "stopped", "failed"):
+        return True
+    dead = [role for role in HELPERS if dead_helper(snapshot, role) is not None]
+    return bool(dead) and snapshot.run.state in WORKING and (dead != ["extractor"] or extracts_along(snapshot))
+
+
+def extracts_along(snapshot: Snapshot) -> bool:
+    """Tell whether the run's config asks for an extractor beside it."""
+    asked = json.loads(snapshot.run.config_json).get("extract", {})
+    return bool(asked.get("when", "off") != "off")
+
+
+def _dead_helper(snapshot: Snapshot, role: WorkerRole) -> Banner | None:
+    worker = dead_helper(snapshot, role)
+    if worker is None:
+        return None
+    if is_dead(snapshot) and (role == "provider" or extracts_along(snapshot)):
+        return None  # the line about the engine says what to do, and that starts both
+    if role == "provider":
+        text = f"The embedded provider (pid {worker.pid}) is dead: requests fail."
+        return Banner(text, ((_START, "start it again"),), "error")
+    waiting = figures.plural(snapshot.extract.pending, "sample")
+    text = f"The extractor (pid {worker.pid}) is dead; without features: {waiting}."
+    if snapshot.run.state in WORKING and extracts_along(snapshot):
+        return Banner(text, ((_START, "start it again"),), "error")
+    return Banner(text, (), "error", f"eagletui extract {snapshot.run.name} --model PATH")
+
+
 def banner(snapshot: Snapshot, now: float, restart: str, last_words: str = "") -> Banner | None:
-    """Choose the line that must stay on the screen, if one must.
+    """Choose the line about the run that must stay on the screen, if one must.
 
     Args:
         snapshot: the run.
@@ -209,5 +278,6 @@ def banner_pieces(shown: Banner, glyphs: Glyphs, name: Callable[[str], str]) -> 
     for key_id, what in shown.ways_out:
         pieces += ["   ", (name(key_id), "bold $primary"), f" {what}"]
     if shown.command:
-        pieces.append((f", or: {shown.command}", "$quiet"))
+        before = ", or: " if shown.ways_out else "   start it again: "
+        pieces.append((f"{before}{shown.command}", "$quiet"))
     return tuple(pieces)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from eagletui.core.errors import LedgerError
-from eagletui.ledger.disk import refuse_network_disk
+from eagletui.ledger.disk import network_kind, refuse_network_disk
 
 MOUNTS = """\
 /dev/sda1 / ext4 rw 0 0
@@ -57,3 +57,9 @@ def test_a_local_disk_is_fine(tmp_path: Path, mounts: Path) -> None:
 
 def test_without_a_mount_table_nothing_is_refused(tmp_path: Path) -> None:
     refuse_network_disk(tmp_path / "ledger.sqlite", mounts=tmp_path / "absent")
+
+
+def test_the_kind_of_a_network_disk_is_named_and_a_local_one_is_none(tmp_path: Path, mounts: Path) -> None:
+    assert network_kind(tmp_path / "home" / "ledger.sqlite", mounts=mounts) == "nfs4"
+    assert network_kind(tmp_path / "scratch" / "ledger.sqlite", mounts=mounts) is None
+    assert network_kind(tmp_path / "home" / "ledger.sqlite", mounts=tmp_path / "absent") is None

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 from textual.widgets import Input
 
-from eagletui.core.lifecycle import PAUSE_REASONS, PauseReason
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import CommandRow
 from eagletui.tui.screens.dialogs import read_dollars
@@ -176,34 +175,11 @@ async def test_raising_the_cap_of_a_run_that_waits_at_it_says_that_it_goes_on(bu
         assert ordered == ['cap {"usd": "20"}']
 
 
-@pytest.mark.slow
-async def test_every_reason_to_pause_has_its_banner_and_its_way_out(busy: Built) -> None:
-    reasons: dict[PauseReason, tuple[str | None, str]] = {
-        "stop_at": (None, "Stop-at $0.09 is reached."),
-        "credit": ("HTTP 402.", "no credit. Add some there, then resume. HTTP 402."),
-        "key_limit": (None, "The key's own limit is reached."),
-        "price": ("embedded/text asks more.", "A price is not what it was. embedded/text asks more."),
-        "breaker": ("20 failures in a row.", "Too much went wrong in a row. 20 failures in a row."),
-        "check": ("Drift is 0.7 %.", "A check did not hold. Drift is 0.7 %."),
-        "disk": (None, "The disk is full. Free some space, then resume."),
-    }
-    assert set(reasons) | {"user", "cap"} == set(PAUSE_REASONS)
-    async with opened(busy, NARROW) as screens:
-        for reason, (detail, said) in reasons.items():
-            with busy.writer() as writer:
-                writer.set_run_state("paused", reason, detail)
-            await screens.look()
-            banner = " ".join(" ".join(screens.lines[2:5]).split())
-            assert said in banner
-            assert "X stop run" in banner
-            assert "PAUSED" in screens.lines[0]
-
-
 async def test_an_engine_that_ended_on_purpose_is_not_called_dead(busy: Built) -> None:
     with busy.writer() as writer:
         writer.beat("engine", ready=True)
         writer.stop_beat("engine")
-    async with opened(busy, workers=()) as screens:
+    async with opened(busy, workers=("extractor",)) as screens:
         banner = " ".join(screens.text.split())
         assert "The run was interrupted: its engine" in banner
         assert "R go on, or: eagletui run b3-magicoder --detach" in banner

@@ -11,7 +11,7 @@ from eagletui.tui.run_view import RunView
 from eagletui.tui.screens.view_screen import ViewScreen
 from eagletui.tui.theme import glyphs_of, is_ascii
 from eagletui.tui.widgets.key_bar import KeyBar
-from eagletui.tui.widgets.safe_text import Piece, SafeText, styled
+from eagletui.tui.widgets.safe_text import Piece, SafeText, stacked, styled
 from eagletui.tui.widgets.top_bar import TopBar, TopFigures
 
 
@@ -79,14 +79,14 @@ class FramedScreen(ViewScreen):
         self.query_one(TopBar).show(figures)
         old = now - view.read_at > standing.LEDGER_STALE_AFTER_S
         self.set_class(old or standing.is_dead(snapshot) or standing.is_silent(snapshot, now), "-stale")
-        shown = standing.banner(snapshot, now, view.restart_command, view.last_words)
+        shown = standing.banners(snapshot, now, view.restart_command, view.last_words, view.network_disk)
         if self.eagle.trouble is not None:
-            shown = standing.unreadable(str(self.eagle.trouble))
+            shown = (standing.unreadable(str(self.eagle.trouble)),)
         banner = self.query_one("#banner", SafeText)
-        banner.set_class(shown is None, "-hidden")
-        if shown is not None:
-            pieces = standing.banner_pieces(shown, glyphs_of(self.app), self.eagle.placed_keys.name)
-            banner.show(styled(*pieces, ascii_=is_ascii(self.app)))
+        banner.set_class(not shown, "-hidden")
+        glyphs, name = glyphs_of(self.app), self.eagle.placed_keys.name
+        lines = [standing.banner_pieces(line, glyphs, name) for line in shown]
+        banner.show(stacked([styled(*line, ascii_=is_ascii(self.app)) for line in lines]))
         self.query_one(KeyBar).look_again()
 
     def subject(self, view: RunView) -> str:
