@@ -136,21 +136,28 @@ def spend(snapshot: Snapshot) -> dict[str, Pieces]:
     }
 
 
-def stop_at_forecast(snapshot: Snapshot) -> str:
-    """Say when stop-at is reached at the present pace, against the end of the run."""
+def cap_comes_first(snapshot: Snapshot) -> bool:
+    """Tell whether the cap ends admission before stop-at can."""
     books = snapshot.spend.books
-    left = books.stop_at_pico - books.spent_pico
+    return books.cap_pico - books.open_pico < books.stop_at_pico
+
+
+def stop_at_forecast(snapshot: Snapshot) -> str:
+    """Say when stop-at, or the cap where it comes first, is reached at the present pace, against the end of the run."""
+    books = snapshot.spend.books
+    first = "cap first, " if cap_comes_first(snapshot) else ""
+    left = (books.cap_pico - books.open_pico if first else books.stop_at_pico) - books.spent_pico
     if left <= 0:
-        return "reached" if books.stop_at_pico else "0: nothing is bought"
+        return f"{first}reached" if books.stop_at_pico else "0: nothing is bought"
     if snapshot.run.state in FINISHED_RUNS:
         return "not reached"
     if snapshot.run.state != "running" or snapshot.rate is None or snapshot.rate.pico_per_s <= 0:
-        return "pace unknown"
+        return f"{first}pace unknown"
     seconds = left / snapshot.rate.pico_per_s
     eta_s = progress(snapshot).eta_s
     if eta_s is not None and eta_s <= seconds:
         return "not reached before the end"
-    return f"in {figures.clock(seconds)}, before the end"
+    return f"{first}in {figures.clock(seconds)}, before the end"
 
 
 def burn(snapshot: Snapshot) -> str:

@@ -14,10 +14,6 @@ from eagletui.tui.widgets.chart import Limit, Line, Plot
 from eagletui.tui.widgets.sparkline import bucket
 
 _POINTS: Final = 400
-_SKY: Final = (86, 180, 233)
-_ORANGE: Final = (230, 159, 0)
-_VERMILLION: Final = (213, 94, 0)
-_GREEN: Final = (0, 158, 115)
 _HOURS_FROM_S: Final = 3 * 3_600
 _FARTHEST: Final = 1.5
 """A projection is drawn to at most so many times the time that has passed."""
@@ -37,34 +33,49 @@ def throughput(ticks: Sequence[TickRow], snapshot: Snapshot, start: float) -> Dr
     unit, seconds = _unit(ticks, start)
     rates = panels.token_rates(tuple(ticks))
     times = [(tick.at - start) / seconds for tick in ticks[1:]]
-    line = Line(tuple(bucket(times, _POINTS)), tuple(bucket(rates, _POINTS)), _SKY)
+    line = Line(tuple(bucket(times, _POINTS)), tuple(bucket(rates, _POINTS)), "primary")
     return Drawn(Plot(f"{unit} since the start", (line,)), f"Output tokens per second: {panels.throughput(snapshot)}")
 
 
 def dollars(ticks: Sequence[TickRow], snapshot: Snapshot, start: float) -> Drawn:
-    """Settled dollars over time, with stop-at, cap, and where stop-at is crossed at this pace."""
+    """Settled dollars over time, with stop-at, cap, and where the first of them is crossed at this pace."""
     unit, seconds = _unit(ticks, start)
     books = snapshot.spend.books
     settled = [tick.settled_pico / PICO for tick in ticks]
     times = [(tick.at - start) / seconds for tick in ticks]
-    lines = [Line(tuple(bucket(times, _POINTS)), tuple(bucket(settled, _POINTS)), _ORANGE)]
+    lines = [Line(tuple(bucket(times, _POINTS)), tuple(bucket(settled, _POINTS)), "primary")]
+    crossed_at = None
     if ticks:
-        lines += _projection(snapshot, times[-1], settled[-1], seconds)
-    limits = [Limit(books.stop_at_pico / PICO, f"stop-at {figures.usd_short(books.stop_at_pico)}")]
+        guess = _projection(snapshot, times[-1], settled[-1], seconds)
+        lines += guess
+        if guess and guess[0].ys[-1] >= _stops_at(snapshot) * (1 - 1e-9):
+            crossed_at = guess[0].xs[-1]
+    cap_first = panels.cap_comes_first(snapshot)
+    stop_at = f"stop-at {figures.usd_short(books.stop_at_pico)}"
+    limits = [Limit(books.stop_at_pico / PICO, stop_at, "warning", None if cap_first else crossed_at)]
     above = f"; the cap of {figures.usd_short(books.cap_pico)} is above"
     if books.cap_pico <= 2 * books.stop_at_pico:
-        limits.append(Limit(books.cap_pico / PICO, f"cap {figures.usd_short(books.cap_pico)}"))
+        cap = f"cap {figures.usd_short(books.cap_pico)}"
+        limits.append(Limit(books.cap_pico / PICO, cap, "error", crossed_at if cap_first else None))
         above = ""
     forecast = panels.stop_at_forecast(snapshot)
-    sentence = f"Dollars settled: {figures.usd(books.spent_pico)}, {panels.burn(snapshot)}, stop-at {forecast}"
-    return Drawn(Plot(f"{unit} since the start{above}", tuple(lines), tuple(limits)), sentence)
+    sentence = f"Dollars: {figures.usd(books.spent_pico)} settled, stop-at {forecast}, {panels.burn(snapshot)}"
+    return Drawn(Plot(f"{unit} since the start{above}", tuple(lines), tuple(limits), y_unit="$"), sentence)
+
+
+def _stops_at(snapshot: Snapshot) -> float:
+    """Dollars settled at which nothing more is sent: stop-at, or the cap less what is held, where that is lower."""
+    books = snapshot.spend.books
+    if panels.cap_comes_first(snapshot):
+        return (books.cap_pico - books.open_pico) / PICO
+    return books.stop_at_pico / PICO
 
 
 def _projection(snapshot: Snapshot, now: float, settled: float, seconds: float) -> list[Line]:
     if snapshot.run.state != "running" or snapshot.rate is None or snapshot.rate.pico_per_s <= 0:
         return []
     per_unit = snapshot.rate.pico_per_s / PICO * seconds
-    crossing = (snapshot.spend.books.stop_at_pico / PICO - settled) / per_unit
+    crossing = (_stops_at(snapshot) - settled) / per_unit
     end_s = panels.progress(snapshot).eta_s
     ahead = min(crossing, _FARTHEST * max(now, 1.0), *([end_s / seconds] if end_s is not None else []))
     if ahead <= 0:
@@ -72,7 +83,7 @@ def _projection(snapshot: Snapshot, now: float, settled: float, seconds: float) 
     steps = range(25)
     xs = tuple(now + ahead * step / steps[-1] for step in steps)
     ys = tuple(settled + per_unit * ahead * step / steps[-1] for step in steps)
-    return [Line(xs, ys, _ORANGE, is_guess=True)]
+    return [Line(xs, ys, "primary", is_guess=True)]
 
 
 def drift(endpoint: EndpointFigures, counts: Mapping[int, int], number: int, endpoints: int) -> Drawn:
@@ -89,14 +100,12 @@ def drift(endpoint: EndpointFigures, counts: Mapping[int, int], number: int, end
     rest = off - sum(counts.get(tokens, 0) for tokens in shown)
     names = [f"{tokens:+,}" for tokens in shown] + (["other"] if rest else [])
     values = [float(counts.get(tokens, 0)) for tokens in shown] + ([float(rest)] if rest else [])
-    which = f"{endpoint.tag} ({number} of {endpoints})"
     offset = endpoint.row.offset_tokens if endpoint.row is not None else None
     named = f", offset {offset:+}" if offset else ""
-    agree = f"{endpoint.samples - off:,} of {figures.plural(endpoint.samples, 'sample')} agree with the bill{named}"
-    sentence = f"Drift at {which}: {agree if endpoint.samples else 'no answer yet'}"
-    return Drawn(
-        Plot("tokens billed more than counted: samples", (), (), tuple(names), tuple(values), _VERMILLION), sentence
-    )
+    agree = f"{endpoint.samples - off:,} of {endpoint.samples:,} agree with the bill{named}"
+    sentence = f"Drift, {endpoint.tag}: {agree if endpoint.samples else 'no answer yet'}"
+    label = f"samples by tokens too many; endpoint {number} of {endpoints}"
+    return Drawn(Plot(label, names=tuple(names), values=tuple(values), tone="error"), sentence)
 
 
 def _shown_drifts(counts: Mapping[int, int]) -> list[int]:
@@ -121,8 +130,14 @@ def latency(seconds: Sequence[float], snapshot: Snapshot) -> Drawn:
         bins[int(value / width)] += 1
     names = tuple(f"{index * width:g}" for index in range(len(bins)))
     p50, p95 = figures.latency(known.p50_s), figures.latency(known.p95_s)
-    sentence = f"Latency of the last {figures.plural(len(seconds), 'answer')}: p50 {p50}, p95 {p95}"
-    plot = Plot(f"seconds, bars of {width:g} s", names=names, values=tuple(map(float, bins)), color=_GREEN)
+    sentence = f"Latency: p50 {p50}, p95 {p95}, last {figures.plural(len(seconds), 'answer')}"
+    plot = Plot(
+        f"answers by seconds, bars of {width:g} s",
+        names=names,
+        values=tuple(map(float, bins)),
+        tone="success",
+        is_histogram=True,
+    )
     return Drawn(plot, sentence)
 
 

@@ -1,8 +1,9 @@
 """Runs for the screen tests: a real ledger written by the real writer, with samples in every state."""
 
 import json
+import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -217,7 +218,14 @@ def result_for(text: str, evidence: str, *, resegmented: int = 0, finish: str = 
     )
 
 
-def answer(writer: LedgerWriter, attempt_id: int, tokens: TokensResult, *, cost_pico: int | None = COST_PICO) -> None:
+def answer(
+    writer: LedgerWriter,
+    attempt_id: int,
+    tokens: TokensResult,
+    *,
+    cost_pico: int | None = COST_PICO,
+    latency_s: float = 8.4,
+) -> None:
     """Finish an attempt with an answer."""
     counted = len(tokens.output_ids or ())
     outcome = Answered(
@@ -226,7 +234,7 @@ def answer(writer: LedgerWriter, attempt_id: int, tokens: TokensResult, *, cost_
         cost_pico=cost_pico,
         endpoint=_ENDPOINTS.get(tokens.evidence, "embedded/text"),
         finish_reason="stop",
-        latency_s=8.4,
+        latency_s=latency_s,
         billed_prompt_tokens=len(tokens.prompt_ids or ()),
         billed_output_tokens=None if tokens.drift is None else counted + tokens.drift,
         tokens=tokens,
@@ -313,6 +321,47 @@ def busy_run(path: Path, name: str = "b3-magicoder", *, hostile: bool = False) -
         writer.tick()
     built.keys["first"] = "s-000000"
     _extract(built)
+    return built
+
+
+def long_run(path: Path, name: str = "b3-magicoder", *, samples: int = 600, answered: int = 400) -> Built:
+    """A run with hours behind it, whose money reaches stop-at before its end at the present pace.
+
+    An answer comes every 30 s and costs more the longer the run lasts; three endpoints differ in drift and latency.
+    """
+    built = empty_run(path, name)
+    built.clock.now = START
+    add_prompts(built, [(f"s-{index:06}", "b3_magicoder", _TEXTS[index % 6]) for index in range(samples)])
+    results = {
+        (text, evidence): result_for(text, evidence)
+        for text in _TEXTS
+        for evidence in ("streamed", "logprobs", "counted")
+    }
+    chance = random.Random(7)
+    with built.writer() as writer:
+        for tag in ("embedded/stream", "embedded/logprobs", "embedded/text"):
+            writer.upsert_endpoint(tag, tag, "int4", "raw")
+            writer.add_price(tag, prompt_usd="0.0000002", completion_usd="0.0000006")
+        writer.set_run_state("running")
+        writer.beat("engine", ready=True)
+        writer.tick()
+        for index in range(answered):
+            (attempt,) = send(writer, 1)
+            built.clock.now += 30
+            tokens = results[_TEXTS[index % 6], ("streamed", "logprobs", "counted")[index % 3]]
+            drift = chance.choice((0, 0, 0, 1, 1, 2, 3, -1, 5)) if tokens.evidence == "counted" else 0
+            if drift:
+                tokens = replace(tokens, drift=drift)
+            answer(
+                writer,
+                attempt,
+                tokens,
+                cost_pico=round(COST_PICO * (1 + index / answered)),
+                latency_s=round(chance.lognormvariate(2.2 if index % 3 else 2.8, 0.5), 2),
+            )
+            writer.tick()
+        writer.set_cap(150 * 10**9)
+        writer.beat("engine", ready=True)
     return built
 
 

@@ -1,17 +1,25 @@
 """A plot: curves with limits, or bars. Drawn by plotext, whose text is cleaned and brought to ASCII where asked."""
 
+import math
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
+from textual.color import Color
 from textual_plotext import PlotextPlot
 
 from eagletui.core.text import clean_line
 from eagletui.tui.theme import is_ascii
 
+Tone = Literal["primary", "warning", "error", "success"]
+"""A colour of the theme."""
+
 _BOXES: Final = str.maketrans("┌┐└┘├┤┬┴┼─│█▇", "+++++++++-|##")
 """What plotext frames plots and fills bars with, in ASCII."""
 
 _TICKS: Final = 5
+_CELLS_PER_TICK: Final = 12
+_ABOVE: Final = 1.05
+"""Room over the highest point."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +28,7 @@ class Line:
 
     xs: tuple[float, ...]
     ys: tuple[float, ...]
-    color: tuple[int, int, int]
+    tone: Tone
     is_guess: bool = False
     """A projection: drawn in dots."""
 
@@ -31,6 +39,9 @@ class Limit:
 
     y: float
     name: str
+    tone: Tone
+    crossed_at: float | None = None
+    """Where a projection meets it, on the x axis; marked with a cross."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +55,12 @@ class Plot:
     """Of the bars."""
     values: tuple[float, ...] = ()
     """Of the bars."""
-    color: tuple[int, int, int] = (86, 180, 233)
+    tone: Tone = "primary"
     """Of the bars."""
+    is_histogram: bool = False
+    """The bars are ranges of one figure: they touch."""
+    y_unit: str = ""
+    """Written before each figure of the y axis."""
 
     @property
     def is_empty(self) -> bool:
@@ -60,47 +75,98 @@ class Chart(PlotextPlot):  # type: ignore[misc]
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self._drawn: tuple[Plot, bool, bool] | None = None
+        self._wanted: Plot | None = None
+        self._drawn: tuple[object, ...] = ()
+        """What the figure was built from."""
 
     def draw(self, plot: Plot) -> None:
         """Draw a plot."""
-        mono, ascii_ = bool(self.app.current_theme.ansi or self.app.no_color), is_ascii(self.app)
-        if self._drawn == (plot, mono, ascii_):
-            return
-        self._drawn = (plot, mono, ascii_)
-        self.theme = "clear" if mono else "auto"
+        if plot != self._wanted:
+            self._wanted = plot
+            self.refresh()
+
+    def render(self) -> Any:
+        """Draw the plot, in ASCII where the terminal has nothing else."""
+        ascii_ = is_ascii(self.app)
+        wanted = (self._wanted, self.app.theme, self._is_mono, ascii_, self.size)
+        if self._wanted is not None and wanted != self._drawn:
+            self._drawn = wanted
+            self.theme = "clear" if self._is_mono else "auto"
+            self._build(self._wanted, ascii_=ascii_)
+        text = super().render()
+        if ascii_:
+            text.plain = text.plain.translate(_BOXES)
+        return text
+
+    @property
+    def _is_mono(self) -> bool:
+        return bool(self.app.current_theme.ansi or self.app.no_color)
+
+    def _color(self, tone: Tone | Literal["surface"]) -> tuple[int, int, int] | None:
+        return None if self._is_mono else Color.parse(self.app.theme_variables[tone]).rgb
+
+    def _build(self, plot: Plot, *, ascii_: bool) -> None:
         plt = self.plt
         plt.clear_figure()
         plt.xlabel(plot.x_label)
         if plot.values:
             names = [clean_line(name, 12, ascii_=ascii_) for name in plot.names]
-            plt.bar(names, plot.values, marker="#" if ascii_ else None, color=None if mono else plot.color, width=0.6)
-            plt.yticks(_whole_ticks(max(plot.values)))
+            width = 1.0 if plot.is_histogram else 0.6
+            plt.bar(names, plot.values, marker="#" if ascii_ else None, color=self._color(plot.tone), width=width)
+            plt.yticks(whole_ticks(max(plot.values)))
         for line in plot.lines:
             marker = ("." if ascii_ else "·") if line.is_guess else "*" if ascii_ else "braille"
-            plt.plot(line.xs, line.ys, marker=marker, color=None if mono else line.color)
+            plt.plot(line.xs, line.ys, marker=marker, color=self._color(line.tone))
         if plot.lines:
-            self._limit(plot)
-        self.refresh()
+            self._axes(plot)
+            for limit in plot.limits:
+                self._limit(plot, limit)
 
-    def _limit(self, plot: Plot) -> None:
+    def _axes(self, plot: Plot) -> None:
         xs = [x for line in plot.lines for x in line.xs]
         ys = [*(y for line in plot.lines for y in line.ys), *(limit.y for limit in plot.limits)]
-        highest = max(ys, default=0.0)
-        self.plt.ylim(0, highest * 1.05 or 1)
-        for limit in plot.limits:
-            self.plt.hline(limit.y)
-            self.plt.text(clean_line(limit.name), x=min(xs, default=0.0), y=limit.y, alignment="left")
+        highest = max(ys, default=0.0) * _ABOVE or 1.0
+        self.plt.ylim(0, highest)
+        for set_ticks, low, high, unit, most in (
+            (self.plt.yticks, 0.0, highest, plot.y_unit, max(2, min(_TICKS, self.size.height // 3))),
+            (
+                self.plt.xticks,
+                min(xs, default=0.0),
+                max(xs, default=1.0),
+                "",
+                max(2, self.size.width // _CELLS_PER_TICK),
+            ),
+        ):
+            ticks = round_ticks(low, high, most)
+            set_ticks(ticks, [f"{unit}{tick:,.{_decimals(ticks)}f}" for tick in ticks])
 
-    def render(self) -> Any:
-        """Draw the plot, in ASCII where the terminal has nothing else."""
-        text = super().render()
-        if is_ascii(self.app):
-            text.plain = text.plain.translate(_BOXES)
-        return text
+    def _limit(self, plot: Plot, limit: Limit) -> None:
+        plt = self.plt
+        plt.hline(limit.y, self._color(limit.tone))
+        first = min((x for line in plot.lines for x in line.xs), default=0.0)
+        background = self._color("surface")
+        written = {"color": self._color(limit.tone), "background": background}
+        plt.text(f" {clean_line(limit.name)} ", x=first, y=limit.y, alignment="left", **written)
+        if limit.crossed_at is not None:
+            plt.text("x" if is_ascii(self.app) else "×", x=limit.crossed_at, y=limit.y, alignment="center", **written)
 
 
-def _whole_ticks(highest: float) -> list[int]:
+def round_ticks(low: float, high: float, most: int) -> list[float]:
+    """Choose round figures for an axis: steps of 1, 2 or 5 times a power of ten, at most so many and two."""
+    if high <= low:
+        return [low]
+    least = (high - low) / most
+    power = 10.0 ** math.floor(math.log10(least))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least * (1 - 1e-9))
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [round(number * step, 12) for number in range(first, last + 1)]
+
+
+def _decimals(ticks: list[float]) -> int:
+    """So many that neighbours differ."""
+    return max(0, -math.floor(math.log10(ticks[1] - ticks[0]) + 1e-9)) if len(ticks) > 1 else 2
+
+
+def whole_ticks(highest: float) -> list[float]:
     """Choose whole numbers for the axis of counts."""
-    step = max(1, -(-int(highest) // _TICKS))
-    return list(range(0, int(highest) + 1, step))
+    return [tick for tick in round_ticks(0.0, max(1.0, highest), _TICKS) if tick == int(tick)]
