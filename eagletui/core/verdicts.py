@@ -13,9 +13,9 @@ Difference = Literal["same_bytes", "other_text", "unproved"]
 DIFFERENCES: Final[tuple[Difference, ...]] = ("same_bytes", "other_text", "unproved")
 
 WORDS: Final[dict[Difference, str]] = {
-    "same_bytes": "proved ids that cut the same text otherwise than re-encoding it does",
+    "same_bytes": "proved ids that cut the same text otherwise",
     "other_text": "proved ids that stand for another text",
-    "unproved": "segmentation not proved, and no count speaks for it",
+    "unproved": "not proved, and no count speaks for the ids",
 }
 
 

@@ -68,7 +68,7 @@ RUN_SCREENS: Final[Mapping[View, Callable[[], FramedScreen]]] = {
 }
 _WITHOUT_RUN: Final[tuple[View, ...]] = ("attach", "launch")
 """Screens that need no run."""
-_VARIABLES: Final = ("frame", "quiet", "proved", "rebuilt", "cursor")
+_VARIABLES: Final = ("frame", "quiet", "off", "proved", "rebuilt", "cursor")
 
 
 class EagleApp(App[None]):

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eagletui.core.billing import EndpointBill, Priced, priced, together
+from eagletui.core.lifecycle import FINISHED_RUNS
 from eagletui.core.money import format_usd
 from eagletui.ledger.snapshot import Snapshot
 from eagletui.tui import figures
@@ -58,7 +59,7 @@ def _parts(bill: EndpointBill, own: Priced) -> list[Line]:
         lines.append(_pair("  unanswered", _signed_usd(own.unanswered_pico), f"   {attempts} billed without an answer"))
     if own.other_prices_pico:
         several = f"; {bill.prices} prices were seen" if bill.prices > 1 else ""
-        why = f"cached prompts, fees or another price than the listed one{several}"
+        why = f"cached prompts, fees, or other prices than listed{several}"
         lines.append(_pair("  price", _signed_usd(own.other_prices_pico), f"   {why}"))
     for label, tokens, pico, why in (
         ("  prompt", own.prompt_tokens, own.prompt_pico, "prompt tokens billed beyond those counted"),
@@ -83,7 +84,8 @@ def key_pieces(snapshot: Snapshot, now: float) -> Line:
         return ("no accounts at this provider", ("   nothing to check against", "$quiet"))
     seen = _seen(snapshot)
     if seen is None:
-        return ("not read yet",)
+        ended = snapshot.run.state in FINISHED_RUNS
+        return ("unknown", ("   the run ended before it was read" if ended else "   not read yet", "$quiet"))
     shown = int(seen["usage_pico"]) - start
     books = snapshot.spend.books
     excess = shown - books.committed_pico

@@ -91,8 +91,10 @@ def lag(snapshot: Snapshot, now: Pace | None) -> str:
 
 def rate(snapshot: Snapshot, now: Pace | None) -> Pieces:
     """Say how fast it goes: samples over the last minutes, and tokens while the device computes."""
+    if not _is_at_work(snapshot):
+        return ("nothing is computed",)
     samples = (
-        "- samples/s" if now is None else f"{figures.rate(now.extracted)} samples/s over {figures.age(now.over_s)}"
+        "unknown yet" if now is None else f"{figures.rate(now.extracted)} samples/s over {figures.age(now.over_s)}"
     )
     detail = detail_of(snapshot)
     return (samples, f"   {figures.rate(detail.rows_per_s)} tok/s" if detail is not None and detail.rows_per_s else "")
@@ -179,6 +181,11 @@ def _load(found: Sequence[Gpu]) -> str:
     return f"{low} %" if low == high else f"{low} to {high} %"
 
 
+def _is_at_work(snapshot: Snapshot) -> bool:
+    worker = extractor_of(snapshot)
+    return worker is not None and worker.alive
+
+
 def _why_unknown(snapshot: Snapshot) -> str:
     worker = extractor_of(snapshot)
     if worker is None:
@@ -234,7 +241,9 @@ def to_write(snapshot: Snapshot, detail: ExtractorDetail | None) -> ToWrite:
 def writing(snapshot: Snapshot, ticks: Sequence[TickRow]) -> Pieces:
     """Say how fast shards grow."""
     per_s = _bytes_per_s(snapshot, ticks)
-    return ("pace unknown" if per_s is None else f"{figures.size(round(per_s))}/s",)
+    if per_s is not None:
+        return (f"{figures.size(round(per_s))}/s",)
+    return ("pace unknown" if _is_at_work(snapshot) else "nothing",)
 
 
 def disk_outlook(snapshot: Snapshot, free_bytes: int | None, ticks: Sequence[TickRow]) -> Pieces:

@@ -242,6 +242,7 @@ def compact_lines(snapshot: Snapshot, outlook: Pieces) -> dict[str, Pieces]:
             (figures.usd(books.settled_pico), "bold"),
             f" settled, {figures.percent(figures.share(books.spent_pico, books.stop_at_pico))}",
             f" of stop-at {figures.usd_short(books.stop_at_pico)}",
+            f"   {figures.usd(snapshot.spend.per_million_usable_pico)} /1M usable tok",
         ),
         "spend-2": (
             f"held {figures.usd(books.open_pico)}   cap {figures.usd_short(books.cap_pico)}   {burn(snapshot)}",

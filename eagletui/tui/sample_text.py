@@ -11,21 +11,27 @@ _PREVIEW_LINES = 14
 _PREVIEW_CHARACTERS = 4_000
 
 
-def row_line(row: SampleRow, *, ascii_: bool = False) -> Content:
-    """Sum a sample up in one line."""
-    pieces: list[Piece] = [(row.sample_key, "bold")]
+def row_lines(row: SampleRow, *, ascii_: bool = False) -> list[Content]:
+    """Sum a sample up in two lines at most: what its ids are worth, and its figures."""
+    name: Piece = (row.sample_key, "bold")
     if row.failure_kind:
-        pieces.append((f" {row.state}: {row.failure_kind} {row.failure_detail or ''}", "$error"))
-    elif row.evidence is None:
-        pieces.append(f" {row.state.replace('_', ' ')}, {figures.plural(row.attempts, 'attempt')}")
-    else:
-        drift = figures.signed(row.drift_tokens)
-        pieces += [
-            f" {row.evidence}, {row.usability}; billed {figures.count(row.billed_output_tokens)}",
-            f" counted {figures.count(row.output_tokens)} (drift {drift}), {figures.plural(row.spans or 0, 'span')},"
-            f" {row.finish_reason or 'finish unknown'}, {figures.latency(row.latency_s)}",
-        ]
-    return styled(*pieces, ascii_=ascii_)
+        said = (f" {row.state}: {row.failure_kind} {row.failure_detail or ''}", "$error")
+        return [styled(name, said, ascii_=ascii_)]
+    if row.evidence is None:
+        said_so_far = f" {row.state.replace('_', ' ')}, {figures.plural(row.attempts, 'attempt')}"
+        return [styled(name, said_so_far, ascii_=ascii_)]
+    spans = figures.plural(row.spans or 0, "span")
+    counts = f"billed {figures.count(row.billed_output_tokens)} counted {figures.count(row.output_tokens)}"
+    drift, finish = figures.signed(row.drift_tokens), row.finish_reason or "finish unknown"
+    return [
+        styled(name, f" {row.evidence}, {row.usability}, {spans}", ascii_=ascii_),
+        styled(f"{counts} (drift {drift}), {finish}, {figures.latency(row.latency_s)}", ascii_=ascii_),
+    ]
+
+
+def row_line(row: SampleRow) -> str:
+    """Sum a sample up in one line, for a clipboard or a file."""
+    return "; ".join(line.plain for line in row_lines(row))
 
 
 def preview_lines(detail: SampleDetail, *, ascii_: bool = False) -> list[Content]:
@@ -71,7 +77,7 @@ def attempt_line(attempt: AttemptRow) -> str:
 def sample_document(detail: SampleDetail) -> str:
     """Write everything about a sample, for a file."""
     row, tokens = detail.row, detail.tokens
-    parts = [row_line(row).plain, ""]
+    parts = [row_line(row), ""]
     parts += [attempt_line(attempt) for attempt in detail.attempts]
     for message in detail.prompt.messages:
         parts += ["", f"[{message.role}]", message.content or ""]

@@ -27,6 +27,7 @@ DARK: Final = Theme(
     variables={
         "frame": "#3B4752",
         "quiet": "#8793A0",
+        "off": "#5F6C78",
         "proved": "#E69F00",
         "rebuilt": "#56B4E9",
         "cursor": "#24425A",
@@ -51,6 +52,7 @@ LIGHT: Final = Theme(
     variables={
         "frame": "#B4B9BE",
         "quiet": "#626B73",
+        "off": "#878E95",
         "proved": "#A06A00",
         "rebuilt": "#0072B2",
         "cursor": "#CFE3F2",
@@ -76,6 +78,7 @@ MONO: Final = Theme(
     variables={
         "frame": "ansi_default",
         "quiet": "ansi_default",
+        "off": "ansi_default",
         "proved": "ansi_yellow",
         "rebuilt": "ansi_cyan",
         "cursor": "ansi_default",

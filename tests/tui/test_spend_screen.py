@@ -54,7 +54,7 @@ def test_the_key_is_checked_against_the_books(busy: Built) -> None:
         return plain([key_pieces(with_key(snapshot, usage, start), snapshot.at)])
 
     assert said(None, None) == "no accounts at this provider   nothing to check against"
-    assert said(None) == "not read yet"
+    assert said(None) == "unknown   not read yet"
     assert said(5 * USD + books.spent_pico) == "$0.0043   agrees with settled, 60 s ago"
     assert "between settled and committed" in said(5 * USD + books.spent_pico + 1)
     assert "below settled; keys lag behind" in said(5 * USD)

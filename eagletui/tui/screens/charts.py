@@ -100,12 +100,18 @@ class ChartsScreen(FramedScreen):
             self.query_one(f"#{name}-empty", SafeText),
         )
         self._shown[name] = (drawn, empty)
-        name_panel(panel, shorten(drawn.sentence, (panel.size.width or self.size.width) - 6, ascii_=is_ascii(self.app)))
+        name_panel(panel, shorten(drawn.sentence, self._title_cells, ascii_=is_ascii(self.app)))
         chart.set_class(drawn.plot.is_empty, "-hidden")
         nothing.set_class(not drawn.plot.is_empty, "-hidden")
         nothing.say(empty)
         if not drawn.plot.is_empty:
             chart.draw(drawn.plot)
+
+    @property
+    def _title_cells(self) -> int:
+        """Room for a title: one chart takes the whole width, or two share it."""
+        alone = any(self.has_class(name) for name in ("-one", "-narrow", "-short", "-tiny"))
+        return self.size.width // (1 if alone else 2) - 6
 
     def _mark(self) -> None:
         for number, name in enumerate(CHARTS):

@@ -1,5 +1,6 @@
 """The token inspector: proved ids against the canonical encoding, the spans where they differ, and the tail."""
 
+from textwrap import wrap
 from typing import ClassVar, Final
 
 from textual.app import ComposeResult
@@ -45,6 +46,8 @@ _KINDS: Final = """~ same bytes, other ids
 + only proved (the API cut it)
 - only canonical"""
 _TALL_ROWS: Final = 30
+_SIDE_CELLS: Final = 10
+"""Of the labels beside what is said of a span."""
 _ASCII_LEGEND: Final = ". space  \\n newline  -> tab  <E2> raw byte  [ ] differs"
 
 
@@ -91,7 +94,7 @@ class DiffScreen(FramedScreen):
 
     def on_mount(self) -> None:
         """Read the sample."""
-        name_panel(self.query_one("#tokens"), "Tokens")
+        self._name_tokens()
         name_panel(self.query_one("#span-list"), "Spans")
         self.lane.focus()
         self._read()
@@ -175,8 +178,11 @@ class DiffScreen(FramedScreen):
         else:
             lines = lay_out_one(self._inspection.ids, self._vocabulary, options)
         self.lane.show(lines, keep_place=keep_place)
-        shown = {"text": "text", "ids": "ids", "bytes": "bytes"}[self._view]
-        note_panel(self.query_one("#tokens"), f"as {shown}")
+        self._name_tokens()
+
+    def _name_tokens(self) -> None:
+        name_panel(self.query_one("#tokens"), "Last ids, each alone and in context" if self._shows_tail else "Tokens")
+        note_panel(self.query_one("#tokens"), "" if self._shows_tail else f"as {self._view}")
 
     def _crumbs(self, ascii_: bool) -> Content:
         detail = self._detail
@@ -249,17 +255,27 @@ class DiffScreen(FramedScreen):
         lines: list[Content] = []
         for name, ids, tone in ((inspection.a_name, lane.a_ids, "$proved"), ("canonical", lane.b_ids, "$rebuilt")):
             numbers, data = describe_side(ids, vocabulary)
-            lines.append(styled((f"{name:<10}", tone), f"{numbers}   ", (data, "$quiet")))
-        lines.append(styled(("cause     ", "$quiet"), f"{lane.kind} {cause(lane, vocabulary)}"))
+            lines.append(styled((f"{name:<{_SIDE_CELLS}}", tone), f"{numbers}   ", (data, "$quiet")))
+        lines += self._hanging("cause", f"{lane.kind} {cause(lane, vocabulary)}")
         if self.app.size.height >= _TALL_ROWS:
-            lines.append(styled(("evidence  ", "$quiet"), worth(detail.tokens.evidence)))
+            lines += self._hanging("evidence", worth(detail.tokens.evidence))
         text.show(stacked(lines))
+
+    def _hanging(self, label: str, sentence: str) -> list[Content]:
+        """Write a sentence beside its label, its further lines below its first."""
+        room = max(20, self.query_one("#span-text").size.width - _SIDE_CELLS)
+        parts = wrap(sentence, room, break_on_hyphens=False)
+        return [
+            styled(((label if number == 0 else "").ljust(_SIDE_CELLS), "$quiet"), part)
+            for number, part in enumerate(parts)
+        ]
 
     def on_token_lane_resized(self, message: TokenLane.Resized) -> None:
         """Lay the tokens out for the new width."""
         span = self.lane.span
         self._lay_out(keep_place=True)
         self.lane.go_to(span)
+        self._explain()
 
     def on_ledger_table_moved(self, message: LedgerTable.Moved) -> None:
         """Go to the span chosen in the list."""
@@ -364,6 +380,7 @@ class DiffScreen(FramedScreen):
         self.lane.set_class(not has_ids or self._shows_tail, "-hidden")
         self.tail.set_class(not has_ids or not self._shows_tail, "-hidden")
         (self.tail if self._shows_tail else self.lane).focus()
+        self._name_tokens()
         self._explain()
 
     async def action_back(self) -> None:

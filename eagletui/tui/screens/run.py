@@ -23,6 +23,8 @@ from eagletui.tui.widgets.stat import Stat
 
 _SPARK_CELLS: Final = 24
 _SHORT_SPARK_CELLS: Final = 14
+_LONG_RATE: Final = 9
+"""Cells of a rate beside which the long sparkline has no room."""
 _LEVEL_TONES: Final = {"warn": "$warning", "error": "bold $error", "debug": "$quiet"}
 
 _PANELS: Final[tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...]] = (
@@ -131,6 +133,8 @@ class RunScreen(FramedScreen):
         self._put("generation", {"rate": self._rate(view)})
         self._put("spend", panels.spend(snapshot))
         self._put("drift", panels.drift(snapshot))
+        beside = self.query_one("#extraction").display
+        name_panel(self.query_one("#drift"), "Drift and evidence" if beside else "Drift, evidence and features")
         outlook = extract_text.disk_outlook(snapshot, view.free_bytes, view.ticks)
         self._put("extraction", _extraction(view, outlook))
         for name, pieces in panels.compact_lines(snapshot, outlook).items():
@@ -155,11 +159,16 @@ class RunScreen(FramedScreen):
 
     def _rate(self, view: RunView) -> tuple[Piece, ...]:
         rates = panels.token_rates(view.ticks[-61:])
-        cells = _SPARK_CELLS if self.app.size.width >= 120 else _SHORT_SPARK_CELLS
+        is_long = len(shown := panels.throughput(view.snapshot)) > _LONG_RATE
+        cells = _SPARK_CELLS if self.app.size.width >= 120 and not is_long else _SHORT_SPARK_CELLS
         spark = sparkline(bucket(rates, cells), cells, glyphs_of(self.app))
         seconds = view.ticks[-1].at - view.ticks[-61:][0].at if view.ticks else 0
-        shown = (panels.throughput(view.snapshot), "bold")
-        return (shown, "   ", (spark, "$primary"), f"   {figures.age(seconds)}" if rates else "   no pace yet")
+        return (
+            (shown, "bold"),
+            "   ",
+            (spark, "$primary"),
+            f"   {figures.age(seconds)}" if rates else "   no pace yet",
+        )
 
     def _list_attention(self, view: RunView) -> None:
         table = self.attention

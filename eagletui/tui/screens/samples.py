@@ -24,7 +24,7 @@ from eagletui.tui.run_view import RunView
 from eagletui.tui.sample_columns import sample_columns
 from eagletui.tui.sample_export import Picked, export_folder, export_lines, export_samples
 from eagletui.tui.sample_order import SampleOrder
-from eagletui.tui.sample_text import preview_lines, row_line, sample_document
+from eagletui.tui.sample_text import preview_lines, row_line, row_lines, sample_document
 from eagletui.tui.screens.clip import copy_text, save_text
 from eagletui.tui.screens.dialogs import ConfirmDialog
 from eagletui.tui.screens.frame import FramedScreen
@@ -196,7 +196,7 @@ class SamplesScreen(FramedScreen):
         if row is None:
             text.say("")
             return
-        text.show(row_line(row, ascii_=is_ascii(self.app)))
+        text.show(stacked(row_lines(row, ascii_=is_ascii(self.app))))
         if self.app.size.width >= 100 and not self.query_one("#preview").has_class("-hidden"):
             background.start(self, "read a sample", partial(self._read_preview, row.sample_key), group="preview")
 
@@ -271,7 +271,7 @@ class SamplesScreen(FramedScreen):
 
     def action_reload(self) -> None:
         """Read the list anew, with the cursor on the same sample."""
-        if self.eagle.view is not None and standing.is_dead(self.eagle.view.snapshot):
+        if self.eagle.view is not None and standing.can_start(self.eagle.view.snapshot):
             self.eagle.action_refresh_now()
             return
         row = self.table.current
@@ -362,7 +362,7 @@ class SamplesScreen(FramedScreen):
         """Copy the sample's key and figures."""
         row = self.table.current
         if row is not None:
-            copy_text(self, row_line(row).plain)
+            copy_text(self, row_line(row))
 
     def action_save(self) -> None:
         """Save everything about the sample."""

@@ -56,8 +56,8 @@ class SignDialog(ModalScreen[Signature | None]):
                 yield SafeText("rule", classes="field-label")
                 yield Entry(id="sign-rule")
             yield SafeText(
-                "  what is accepted or refused, in your words, such as: same bytes, other cut\n"
-                "  it is stored in the run and goes out with every export; it changes no sample",
+                "  what is accepted or refused, in your words: same bytes, other cut\n"
+                "  kept in the run and in every export; it changes no sample",
                 classes="field-note",
             )
             with Horizontal(classes="dialog-buttons"):

@@ -71,6 +71,8 @@ class SpendScreen(FramedScreen):
                 yield Meter(id="books-meter")
                 for line, label in _BOOKS:
                     yield Stat(label, label_cells=14, id=f"books-{line}")
+                yield Stat("limits", label_cells=14, id="books-limits", classes="compact")
+                yield Stat("bought", label_cells=14, id="books-bought", classes="compact")
             with Vertical(id="use", classes="panel"):
                 for line, label in _USE:
                     yield Stat(label, label_cells=14, id=f"use-{line}")
@@ -95,6 +97,8 @@ class SpendScreen(FramedScreen):
         for name, values in (("books", books_figures(snapshot)), ("use", use_figures(snapshot))):
             for line, pieces in values.items():
                 self.query_one(f"#{name}-{line}", Stat).put(*pieces)
+        self.query_one("#books-limits", Stat).put(*limits(snapshot))
+        self.query_one("#books-bought", Stat).put(*bought(snapshot))
         self.query_one("#books-meter", Meter).level = panels.spend_level(snapshot)
         self.query_one("#books-key", Stat).put(*key_pieces(snapshot, self.eagle.clock()))
         self.table.fill(snapshot.endpoints)
@@ -234,6 +238,21 @@ def books_figures(snapshot: Snapshot) -> dict[str, tuple[Piece, ...]]:
         "stop-at": (figures.usd_short(books.stop_at_pico), f"   {panels.stop_at_forecast(snapshot)}"),
         "cap": (figures.usd_short(books.cap_pico), "   never committed beyond"),
     }
+
+
+def limits(snapshot: Snapshot) -> tuple[Piece, ...]:
+    """Both limits, on one line."""
+    books = snapshot.spend.books
+    stop_at = f"stop-at {figures.usd_short(books.stop_at_pico)}   {panels.stop_at_forecast(snapshot)}"
+    return (f"cap {figures.usd_short(books.cap_pico)}   {stop_at}",)
+
+
+def bought(snapshot: Snapshot) -> tuple[Piece, ...]:
+    """What the money bought, on one line."""
+    return (
+        f"{figures.usd(snapshot.spend.per_million_usable_pico)} per 1M usable tok",
+        f"   {figures.usd(snapshot.spend.wasted_pico)} wasted   {panels.burn(snapshot)}",
+    )
 
 
 def use_figures(snapshot: Snapshot) -> dict[str, tuple[Piece, ...]]:

@@ -74,12 +74,13 @@ class KeyBar(Widget):
 
     def _pieces(self, keys: tuple[Key, ...]) -> list[Piece]:
         pieces: list[Piece] = []
+        off = "dim" if self.app.current_theme.ansi else "$off"
         for key in keys:
             usable = self._why_not(key) is None
             gap = " " * _GAP if pieces else ""
             pieces += [
-                (f"{gap}{key.name} ", "bold $primary" if usable else "$frame"),
-                (self._label(key), "" if usable else "$frame"),
+                (f"{gap}{key.name} ", "bold $primary" if usable else off),
+                (self._label(key), "" if usable else off),
             ]
         return pieces
 
