@@ -1,5 +1,6 @@
 """Workers forked from a process that has loaded what they load: as real as `python -m`, and a second faster."""
 
+import importlib
 import multiprocessing
 import os
 import subprocess
@@ -17,7 +18,13 @@ _FORKS.set_forkserver_preload(["tests.loaded"])
 _FORKED: Final = ("eagletui.engine", "eagletui.embedded")
 
 
-def start(module: str, args: Sequence[str], log: str, env: Mapping[str, str]) -> BaseProcess:
+Constants = Mapping[str, Mapping[str, object]]
+"""By module: names, and the values they have in a worker, so that a wait of minutes can be tested in a second."""
+
+
+def start(
+    module: str, args: Sequence[str], log: str, env: Mapping[str, str], constants: Constants | None = None
+) -> BaseProcess:
     """Start a worker in a session of its own.
 
     Args:
@@ -25,13 +32,14 @@ def start(module: str, args: Sequence[str], log: str, env: Mapping[str, str]) ->
         args: of the worker.
         log: file that takes its output.
         env: its environment.
+        constants: of its modules.
     """
-    process = _FORKS.Process(target=_work, args=(module, list(args), log, dict(env)), daemon=True)
+    process = _FORKS.Process(target=_work, args=(module, list(args), log, dict(env), constants or {}), daemon=True)
     process.start()
     return process
 
 
-def _work(module: str, args: list[str], log: str, env: dict[str, str]) -> None:
+def _work(module: str, args: list[str], log: str, env: dict[str, str], constants: Constants) -> None:
     from tests.loaded import MAINS
 
     os.setsid()
@@ -40,6 +48,8 @@ def _work(module: str, args: list[str], log: str, env: dict[str, str]) -> None:
     os.dup2(output, 2)
     os.environ.clear()
     os.environ.update(env)
+    for name, values in constants.items():
+        vars(importlib.import_module(name)).update(values)
     sys.exit(MAINS[module](args))
 
 

@@ -26,9 +26,9 @@ log = logging.getLogger("eagletui.engine")
 
 START_S: Final = 60.0
 SILENT_S: Final = 60.0
-"""A receiver that says nothing for so long hangs and is killed; its orders are told apart by its spool."""
+"""A receiver that says nothing for so long hangs and is killed; its spool tells which of its replies had arrived."""
 HEARD_S: Final = 2.0
-"""The heartbeat of a receiver that is silent for longer grows old."""
+"""The heartbeat of a receiver that is silent for longer grows old, and orders go to others."""
 CLOSE_S: Final = 10.0
 RESTARTS: Final = 5
 """A slot whose receivers died so often gets no other; the engine does its share itself."""
@@ -65,6 +65,13 @@ class Remote:
     cores: float = 0.0
     """CPU seconds a second, between its last two beats."""
     notes: set[asyncio.Task[None]] = field(default_factory=set)
+    hung_s: float | None = None
+    """How long it had said nothing when it was killed for that."""
+
+    @property
+    def silent_s(self) -> float:
+        """How long it has said nothing."""
+        return time.monotonic() - self.heard_at
 
     def beat(self, beat: pipe.Beat) -> None:
         """Take a sign of life."""
@@ -169,7 +176,6 @@ class Fleet:
 
     def beats(self) -> list[ReceiverBeat]:
         """Signs of life of the receivers that spoke lately."""
-        now = time.monotonic()
         return [
             ReceiverBeat(
                 remote.slot,
@@ -178,8 +184,13 @@ class Fleet:
                 {"in_flight": len(remote.out), "unjudged": remote.last.unjudged, "cores": round(remote.cores, 2)},
             )
             for remote in self.remotes.values()
-            if now - remote.heard_at < HEARD_S
+            if remote.silent_s < HEARD_S
         ]
+
+    @property
+    def ready(self) -> int:
+        """Receivers that take orders."""
+        return sum(remote.ready for remote in self.remotes.values())
 
     @property
     def unjudged(self) -> int:
@@ -187,10 +198,11 @@ class Fleet:
         return self._own.desk.waiting + sum(remote.last.unjudged for remote in self.remotes.values())
 
     def require_life(self) -> None:
-        """Kill receivers that hang."""
+        """Kill receivers that hang; `_bury` deals with what they had."""
         for remote in self.remotes.values():
-            if remote.ready and time.monotonic() - remote.heard_at > SILENT_S:
-                log.error("receiver %d says nothing any more and is killed", remote.slot)
+            if remote.ready and remote.silent_s > SILENT_S and remote.hung_s is None:
+                remote.hung_s = remote.silent_s
+                log.error("receiver %d said nothing for %.0f s and is killed", remote.slot, remote.hung_s)
                 remote.process.kill()
 
     async def close(self) -> None:
@@ -212,7 +224,7 @@ class Fleet:
         while (message := await pipe.receive(reader)) is not None:
             match message:
                 case pipe.Ready():
-                    remote.ready = True
+                    remote.ready, remote.heard_at = True, time.monotonic()
                     self._changed.set()
                 case pipe.Beat():
                     remote.beat(message)
@@ -289,12 +301,14 @@ class Fleet:
         task.add_done_callback(self._tasks.discard)
 
 
-def _load(remote: Remote) -> int:
-    return len(remote.out)
+def _load(remote: Remote) -> tuple[bool, int]:
+    """Order receivers by how little they have to do; one that may hang comes last."""
+    return remote.silent_s >= HEARD_S, len(remote.out)
 
 
 def _lost(remote: Remote) -> ProviderFailure:
-    detail = f"Receiver {remote.slot} died while the reply was on its way."
+    how = "died" if remote.hung_s is None else f"said nothing for {remote.hung_s:.0f} s and was killed"
+    detail = f"Receiver {remote.slot} {how} while the reply was on its way."
     return ProviderFailure("disconnect", detail)
 
 

@@ -52,11 +52,13 @@ class EngineRun:
         with LedgerReader(self.folder.ledger_path) as reader:
             yield reader
 
-    def start(self, *args: str, env: dict[str, str] | None = None) -> BaseProcess:
+    def start(
+        self, *args: str, env: dict[str, str] | None = None, constants: forked.Constants | None = None
+    ) -> BaseProcess:
         """Start an engine; its output goes to the log of the run."""
         log = str(self.folder.log_path("engine"))
         arguments = [str(self.folder.path), *args]
-        process = forked.start("eagletui.engine", arguments, log, {**os.environ, **(env or {})})
+        process = forked.start("eagletui.engine", arguments, log, {**os.environ, **(env or {})}, constants)
         self.processes.append(process)
         return process
 

@@ -65,3 +65,27 @@ def test_a_receiver_and_then_its_engine_are_killed_and_nothing_is_lost(
         (beat,) = [beat for beat in reader.heartbeats() if beat.role == "receiver"]
         assert beat.stopped_at is not None
         assert '"in_flight"' in beat.detail_json
+
+
+@pytest.mark.slow
+def test_a_receiver_that_hangs_is_killed_and_its_requests_stay_unsettled_until_their_cost_is_known(
+    new_run: NewRun, start_provider: StartProvider
+) -> None:
+    provider = start_provider(latency_s=0.2, tokens_per_s=50)
+    run = new_run(provider.api_url, 30, max_in_flight=4, pace={"receivers": 1})
+    process = run.start(constants={"eagletui.engine.fleet": {"SILENT_S": 1.5}})
+    run.until(partial(has_answers, 4), "answers through a receiver")
+    hung = pid_of_receiver(run)
+    run.signal_pid(hung, signal.SIGSTOP)
+    held = run.snapshot().spend.books.open_pico
+    run.until(lambda reader: "said nothing for" in reader.events()[-1].message, "it is noticed", 5.0)
+    assert is_gone(hung)
+    lost = [attempt for attempt in run.attempts() if "said nothing for" in (attempt.error_detail or "")]
+    assert lost
+    assert {attempt.error_kind for attempt in lost} == {"disconnect"}
+    assert all(attempt.state in ("unsettled", "settled") for attempt in lost), "never void: they may have been billed"
+    assert held > 0
+    assert run.wait(process) == 0, run.log()
+    assert_every_sample_answered_once(run, 30)
+    assert_books_agree(run, provider)
+    assert segments(run.folder.spool_dir) == []
