@@ -149,6 +149,8 @@ def status_pairs(snapshot: Snapshot) -> list[tuple[str, str]]:
     share = _stream_share(snapshot)
     if share < 1.0 and run.state not in FINISHED_RUNS:
         pairs.append(("streams", f"about {share:.0%} of the samples: more would take more CPU than there is"))
+    if run.state not in FINISHED_RUNS:
+        pairs += [("endpoint", words) for words in _taken_out(snapshot)]
     for worker in snapshot.workers:
         how = "alive" if worker.alive else "ended" if worker.stopped else "gone"
         name = worker.role if worker.slot == 0 else f"{worker.role} {worker.slot}"
@@ -168,11 +170,26 @@ def profiles_of(snapshot: Snapshot) -> dict[str, str | None]:
     }
 
 
-def _stream_share(snapshot: Snapshot) -> float:
-    """Return the part of the samples that the engine streams where it may, as it last said."""
+def _engine_detail(snapshot: Snapshot) -> dict[str, Any]:
+    """Return what the engine last said of itself."""
     engine = next((worker for worker in snapshot.workers if worker.role == "engine"), None)
-    share = json.loads(engine.detail_json).get("stream_share", 1.0) if engine is not None else 1.0
-    return float(share)
+    detail: dict[str, Any] = json.loads(engine.detail_json) if engine is not None else {}
+    return detail
+
+
+def _stream_share(snapshot: Snapshot) -> float:
+    """Return the part of the samples that the engine streams where it may."""
+    return float(_engine_detail(snapshot).get("stream_share", 1.0))
+
+
+def _taken_out(snapshot: Snapshot) -> list[str]:
+    """Say which endpoints the engine has taken out of the rotation because nothing comes of them."""
+    return [
+        f"{clean_line(tag)} is out of the rotation for {figures['broken_s']:,.0f} s after "
+        f"{counted(figures['failures'], 'failure')}; one request looks again in {figures['blocked_s']:,.0f} s"
+        for tag, figures in _engine_detail(snapshot).get("endpoints", {}).items()
+        if figures.get("broken_s") is not None
+    ]
 
 
 def _features_text(snapshot: Snapshot) -> str:

@@ -12,12 +12,12 @@ import eagletui
 from eagletui.cli.checkup import Check
 from eagletui.cli.output import bytes_text
 from eagletui.core.text import clean_line
+from eagletui.engine.open_files import BESIDE
 from eagletui.tui import terminal
 
 GIB: Final = 2**30
 LOW_DISK_BYTES: Final = 10 * GIB
 FULL_DISK_BYTES: Final = GIB // 4
-FILES_BESIDE_SOCKETS: Final = 256
 DEFAULT_IN_FLIGHT: Final = 1200
 """What the config for OpenRouter asks for."""
 ASK_TIMEOUT_S: Final = 10.0
@@ -151,7 +151,7 @@ def files_check(soft: int, hard: int) -> Check:
     """
     if hard < 0:
         return Check("open files", "ok", f"{soft:,}, without an upper limit")
-    room = max(0, hard - FILES_BESIDE_SOCKETS)
+    room = max(0, hard - BESIDE)
     detail = f"{soft:,}, the engine takes {hard:,}: about {room:,} requests in flight"
     if room < DEFAULT_IN_FLIGHT:
         return Check("open files", "warn", detail, "ulimit -Hn 65536 as root, or [pace] max_in_flight below that")

@@ -6,7 +6,6 @@ Exit codes: 0 done or stopped, 1 ended with failed samples or could not start, 2
 
 import argparse
 import logging
-import resource
 import signal
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Final
 import uvloop
 
 from eagletui.core.errors import EagleError
+from eagletui.engine.open_files import raise_limit
 from eagletui.engine.start import serve
 from eagletui.ledger.locks import RoleLock
 from eagletui.runs import RunFolder
@@ -32,8 +32,7 @@ def main(argv: list[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))  # every request in flight is a socket
+    raise_limit()
     sys.setswitchinterval(SWITCH_S)
     folder = RunFolder(chosen.run_dir)
     try:

@@ -43,6 +43,8 @@ class Admissions:
     """How many of the samples are streamed."""
     unjudged: Callable[[], int]
     """Replies that wait to be rebuilt, over all processes."""
+    cpu_is_full: Callable[[], bool]
+    """A process is at the end of its core."""
     dispatcher: Dispatcher
     bounds: PromptBounds
     avoid: Mapping[int, str]
@@ -119,21 +121,22 @@ class Admissions:
         """Say what holds the pace back now."""
         if self.money_waits:
             return "cap"
-        if self.unjudged() >= UNJUDGED_LIMIT:
+        if self.unjudged() >= UNJUDGED_LIMIT or self.cpu_is_full():
             return "cpu"
-        if self.pace.in_flight >= self.pace.max_in_flight:
+        now = time.monotonic()
+        if self.pace.is_full(now):
             return "pace"
-        if not self.pace.has_open_lane(time.monotonic()):
+        if not self.pace.has_open_lane(now):
             return "endpoint"
         return "prompts"
 
     def _pick(self) -> list[tuple[ReadySample, str]]:
         if not self.gates.is_open or self.money_waits or self.unjudged() >= UNJUDGED_LIMIT:
             return []
-        if self.ready and not self.pace.has_lane:
-            self.gates.want_pause("check", "No endpoint is left: each is quarantined or no longer on offer.")
-            return []
         now = time.monotonic()
+        if self.ready and not self.pace.has_working_lane:
+            self._want_endpoints(now)
+            return []
         picked: list[tuple[ReadySample, str]] = []
         while self.ready and len(picked) < ADMIT_ROWS:
             avoided = self.avoid.get(self.ready[0].sample.id)
@@ -142,6 +145,12 @@ class Admissions:
                 break
             picked.append((self.ready.popleft(), tag))
         return picked
+
+    def _want_endpoints(self, now: float) -> None:
+        if self.pace.has_lane:
+            self.gates.want_pause("breaker", f"No endpoint is left that works. {self.pace.broken(now)}.")
+        else:
+            self.gates.want_pause("check", "No endpoint is left: each is quarantined or no longer on offer.")
 
     def _hold(self, ready: ReadySample, tag: str) -> int:
         price = self.market.endpoints[tag].price

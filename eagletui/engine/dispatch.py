@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from eagletui.core.drift import Verdict
@@ -19,6 +20,8 @@ from eagletui.ledger.orders import Answered, Failed, Finished
 from eagletui.providers.base import ChatRequest, Endpoint, FailureKind, Provider, ProviderFailure
 
 THROTTLED: Final[tuple[FailureKind, ...]] = ("rate_limited", "overloaded")
+OF_THE_SAMPLE: Final[tuple[FailureKind, ...]] = ("bad_request", "moderation")
+"""Refusals that say nothing about the endpoint."""
 GENERATION_ID_CELLS: Final = 200
 ABORTED: Final = ProviderFailure("aborted", "Aborted on request while the reply was on its way.")
 
@@ -58,7 +61,7 @@ class RetryRule:
     seed: int
     max_attempts: int
 
-    def retry_at(self, failure: ProviderFailure, sample_id: int, attempts: int, now: float) -> float | None:
+    def retry_at(self, failure: ProviderFailure, sample_key: str, attempts: int, now: float) -> float | None:
         """Return the time of the next attempt, or None to give up.
 
         What pauses the run or was aborted is no fault of the sample, which goes back into the queue. After `ctl retry`
@@ -66,7 +69,7 @@ class RetryRule:
 
         Args:
             failure: of the last attempt.
-            sample_id: whose.
+            sample_key: whose.
             attempts: made so far, the failed one included.
             now: Unix seconds.
         """
@@ -74,7 +77,7 @@ class RetryRule:
             return now
         if not failure.retryable or attempts % self.max_attempts == 0:
             return None
-        return now + max(backoff_s(self.seed, sample_id, attempts), failure.retry_after_s or 0.0)
+        return now + backoff_s(self.seed, sample_key, attempts) + (failure.retry_after_s or 0.0)
 
 
 @dataclass(slots=True)
@@ -123,7 +126,7 @@ class Dispatcher:
             taken = Taken(None, None, ABORTED)
         finally:
             del self.flights[flight.attempt_id]
-        self._learn(flight, taken.failure)
+        self._learn(flight, taken)
         self.land(flight, taken)
 
     def land(self, flight: Flight, taken: Taken) -> None:
@@ -161,16 +164,32 @@ class Dispatcher:
 
         return await self.fleet.take(self.order(flight), on_headers, received)
 
-    def _learn(self, flight: Flight, failure: ProviderFailure | None) -> None:
-        if failure is None or failure.kind == "aborted":
+    def _learn(self, flight: Flight, taken: Taken) -> None:
+        failure, tag, now = taken.failure, flight.endpoint.tag, time.monotonic()
+        if failure is None:
+            self.pace.answered(tag, now, _tokens_per_s(taken))
             return
-        tag, now = flight.endpoint.tag, time.monotonic()
+        if failure.kind == "aborted":
+            return
         if failure.kind in THROTTLED:
             self.pace.throttled(tag, flight.sent_at, now, failure.retry_after_s)
         elif failure.kind == "connect":
             self.pace.unreachable(tag, now)
         elif failure.retryable:
             self.pace.faulted(tag, now)
+        # A refusal that pauses the run is about the key or the prices; a missing endpoint is about this one.
+        is_gone = failure.pause == "breaker"
+        if failure.kind not in OF_THE_SAMPLE and (is_gone or failure.pause is None):
+            what = f"{failure.kind}, {failure.detail}"
+            awaits = partial(self._awaits, tag)
+            self.pace.failed(tag, what, flight.sent_at, now, awaits=awaits, at_once=is_gone)
+
+    def _awaits(self, tag: str, sent_before: float) -> bool:
+        """Tell whether a reply of an endpoint is still on its way that was asked for by then."""
+        return any(
+            flight.endpoint.tag == tag and flight.receiving and flight.sent_at <= sent_before
+            for flight in self.flights.values()
+        )
 
     def _answered(self, flight: Flight, taken: Taken) -> Answered:
         judged, kept = taken.judged, taken.kept
@@ -201,12 +220,20 @@ class Dispatcher:
             error_detail=failure.detail,
             cost_pico=None if failure.void else cost_pico,
             http_status=failure.http_status,
-            retry_at=self.retry.retry_at(failure, sample.id, sample.attempts + 1, self.clock()),
+            retry_at=self.retry.retry_at(failure, sample.key, sample.attempts + 1, self.clock()),
             refused=failure.kind == "moderation",
             generation_id=_known_id(flight, failure.generation_id),
             body=kept.body if kept and kept.body_bytes else None,
             encoding=kept.encoding if kept else "json",
         )
+
+
+def _tokens_per_s(taken: Taken) -> float | None:
+    """Output tokens a second of an answer, from its request to its end."""
+    kept, usage = taken.kept, taken.judged.reply.usage if taken.judged else None
+    if kept is None or usage is None or not usage.completion_tokens or kept.ended_at <= kept.started_at:
+        return None
+    return usage.completion_tokens / (kept.ended_at - kept.started_at)
 
 
 def _known_id(flight: Flight, in_body: str | None) -> str | None:

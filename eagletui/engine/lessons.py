@@ -1,11 +1,11 @@
-"""What every end of a request teaches: prompt bounds, endpoints to avoid, offsets, breaches, a provider that failed."""
+"""What every end of a request teaches: prompt bounds, endpoints to avoid, offsets, breaches, failures."""
 
 import time
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from eagletui.config import CheckSection
 from eagletui.core.drift import Cause, Verdict
@@ -23,12 +23,7 @@ from eagletui.engine.second_look import SecondLook
 from eagletui.engine.watch import Review, Watch, labels_alike, write_finding, write_review
 from eagletui.ledger.orders import Finished, Overrun
 from eagletui.ledger.writer import LedgerWriter
-from eagletui.providers.base import ProviderFailure
 from eagletui.tokens.profiles import UNTOUCHED, ProfileChoice
-
-BREAKER_FAILURES: Final = 20
-BREAKER_S: Final = 60.0
-"""So many failures in a row over so long, with no answer in between, pause the run."""
 
 
 class _Judgement(NamedTuple):
@@ -70,8 +65,6 @@ class Lessons:
     """Choices that the ledger does not know yet."""
     _outdated: dict[str, "array[int]"] = field(default_factory=dict)
     """By endpoint: samples on disk to be rebuilt under its profile."""
-    _failures_in_a_row: int = 0
-    _answered_at: float = field(default_factory=time.monotonic)
 
     async def doubt_format(self, findings: Sequence[Finding]) -> None:
         """Record what does not fit between format and tokenizer; a new fault pauses before anything is bought."""
@@ -91,15 +84,15 @@ class Lessons:
         sample_id, tag = flight.ready.sample.id, flight.endpoint.tag
         if failure is None:
             self.avoid.pop(sample_id, None)
-            self._failures_in_a_row = 0
-            self._answered_at = time.monotonic()
             self.watch.ended(tag, flight.ready.sample.key, failed=False)
             self._see(landing)
         elif failure.kind != "aborted":
             self.avoid[sample_id] = tag
             if failure.kind not in THROTTLED and failure.pause is None:
                 self.watch.ended(tag, flight.ready.sample.key, failed=True)
-            self._note_failure(failure)
+            # A missing endpoint is taken out of the rotation; the run pauses when it was the last that worked.
+            if failure.pause is not None and failure.pause != "breaker":
+                self.gates.want_pause(failure.pause, failure.detail)
 
     def filed(self, batch: Sequence[Finished], overruns: Sequence[Overrun]) -> None:
         """Learn from rows that are on disk."""
@@ -129,12 +122,19 @@ class Lessons:
     async def review(self) -> None:
         """Judge the endpoints that answered, and act on a breach of `[check]`."""
         await self._write_choices()
+        await self._write_news()
         stale, self._stale = self._stale, {}
         for review in self.watch.review(stale):
             await self.ledger.do(partial(_write_review, review))
             self._look_again(review, stale.get(review.endpoint, ()))
             for breach in review.breaches:
                 await self._breached(review.endpoint, breach)
+
+    async def _write_news(self) -> None:
+        """Put into the log which endpoints were taken out of the rotation, or are back in it."""
+        news, self.pace.news = self.pace.news, []
+        if news:
+            await self.ledger.do(partial(_write_lines, news))
 
     async def _write_choices(self) -> None:
         """Put new profiles into the ledger, and have what came before them rebuilt."""
@@ -198,18 +198,6 @@ class Lessons:
             ended = judged.rebuilt.ended
             self._judged[flight.attempt_id] = _Judgement(tag, judged.verdict, ready.sample.id, ended, outdated)
 
-    def _note_failure(self, failure: ProviderFailure) -> None:
-        self._failures_in_a_row += 1
-        if failure.pause is not None:
-            self.gates.want_pause(failure.pause, failure.detail)
-        silent_s = time.monotonic() - self._answered_at
-        if self._failures_in_a_row >= BREAKER_FAILURES and silent_s >= BREAKER_S:
-            self.gates.want_pause(
-                "breaker",
-                f"{self._failures_in_a_row} requests in a row failed and none was answered for {silent_s:.0f} s; "
-                f"the last: {failure.detail}",
-            )
-
     async def _breached(self, endpoint: str, breach: Finding) -> None:
         message = f"{breach.sentence}. {breach.action}"
         await self.ledger.do(lambda writer: writer.event("warn", "engine", "check", message))
@@ -225,6 +213,12 @@ def _prompt_counts(ready: ReadySample, reply: Reply) -> PromptCounts | None:
     if billed is None or ready.prompt_ids is None:
         return None
     return PromptCounts(billed, len(ready.prompt_ids), ready.sample.prompt.tools_json is not None)
+
+
+def _write_lines(news: Sequence[str], writer: LedgerWriter) -> None:
+    with writer.transaction():
+        for line in news:
+            writer.event("warn", "engine", "breaker", line)
 
 
 def _write_choice(endpoint: str, choice: ProfileChoice, writer: LedgerWriter) -> None:

@@ -25,6 +25,8 @@ BUSY_CORES: Final = 0.7
 FULL_CORES: Final = 0.85
 FULL_LAG_S: Final = 0.2
 """Orders promise to take effect within 250 ms."""
+SATURATED_CORES: Final = 0.95
+"""A process that uses so much of its core, or whose loop is so late, holds the pace back."""
 FULL_UNJUDGED: Final = 60
 EASY_PART: Final = 0.75
 """Of each limit; between this and the limit the share stays."""
@@ -115,6 +117,7 @@ class Load:
     _cpu_s: float = field(default_factory=time.process_time)
     _looked_at: float = field(default_factory=time.monotonic)
     _busy_looks: int = 0
+    _saturated_looks: int = 0
 
     def begin(self) -> None:
         """Start the receivers that the config asks for."""
@@ -133,6 +136,15 @@ class Load:
             self.fleet.require_life()
             await self._look()
 
+    @property
+    def is_saturated(self) -> bool:
+        """The CPU holds the pace back, as two looks in a row saw."""
+        return self._saturated_looks >= 2
+
+    def _note(self, strain: Strain) -> None:
+        is_saturated = strain.cores >= SATURATED_CORES or strain.lag_s >= FULL_LAG_S
+        self._saturated_looks = self._saturated_looks + 1 if is_saturated else 0
+
     async def _look(self) -> None:
         now, cpu_s = time.monotonic(), time.process_time()
         own = (cpu_s - self._cpu_s) / (now - self._looked_at)
@@ -143,6 +155,7 @@ class Load:
             unjudged=self.fleet.unjudged,
         )
         self._cpu_s, self._looked_at, self._lag_s = cpu_s, now, 0.0
+        self._note(strain)
         if self._helps(strain):
             self.fleet.start(len(self.fleet.remotes) + 1)
             return

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Final, Literal
 
 from eagletui.core.money import Price
-from eagletui.engine.pace import Manner, manner, spread
+from eagletui.engine.pace import Manner, Offer, manner, spread
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.providers.base import Endpoint
 
@@ -48,11 +48,21 @@ class Market:
         for endpoint in self.offered.values():
             self._put(endpoint)
 
-    def weights(self) -> dict[str, float]:
-        """Weigh the endpoints that are on offer."""
+    def weights(self, speeds: Mapping[str, float | None] | None = None) -> dict[str, float]:
+        """Weigh the endpoints that are on offer.
+
+        Args:
+            speeds: output tokens a second of one request, by tag, as far as they are known.
+        """
         if self.spread == "even":
             return dict.fromkeys(self.offered, 1.0)
-        return spread([(tag, self.manners[tag].rung, _one_price(self.endpoints[tag].price)) for tag in self.offered])
+        known = speeds or {}
+        return spread(
+            [
+                Offer(tag, self.manners[tag].rung, _one_price(self.endpoints[tag].price), known.get(tag))
+                for tag in self.offered
+            ]
+        )
 
     def _put(self, endpoint: Endpoint) -> None:
         self.endpoints[endpoint.tag] = endpoint

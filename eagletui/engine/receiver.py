@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import logging
 import os
-import resource
 import signal
 import socket
 import sys
@@ -27,6 +26,7 @@ from eagletui.core.drift import Verdict
 from eagletui.core.errors import EagleError
 from eagletui.engine import pipe
 from eagletui.engine.connect import connect
+from eagletui.engine.open_files import raise_limit
 from eagletui.engine.opening import open_desk
 from eagletui.engine.spool import Spool
 from eagletui.engine.taking import Order, Taken, Taker
@@ -188,8 +188,7 @@ def main(argv: list[str] | None = None) -> int:
     logging.getLogger("httpx").setLevel(logging.WARNING)
     for number in (signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
-    _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
+    raise_limit()
     threading.Thread(target=_end_without, args=(os.getppid(),), daemon=True).start()
     folder = RunFolder(chosen.run_dir)
     work: Coroutine[Any, Any, None] = serve(folder, chosen.slot, socket.socket(fileno=chosen.pipe))

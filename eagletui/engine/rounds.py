@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import random
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ from eagletui.engine import market
 from eagletui.engine.gates import Gates
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.market import Market
-from eagletui.engine.pace import Pace
+from eagletui.engine.pace import JITTER, Pace
 from eagletui.engine.settle import Settler
 from eagletui.ledger.rows import LimitedBy
 from eagletui.ledger.writer import LedgerWriter
@@ -85,6 +86,7 @@ class Rounds:
             if fell_s:
                 await self.ledger.do(partial(_follow_clock, fell_s))
                 self.queue_moved()
+            self.pace.reweigh(self.market.weights(self.pace.speeds))
             limited_by = self.limited_by() if self.gates.is_open else None
             await self.ledger.do(partial(_write_beat, self.detail(), limited_by, self.receivers()))
             await asyncio.sleep(BEAT_S)
@@ -93,7 +95,7 @@ class Rounds:
         """Fetch endpoints and prices every few minutes, and at once where one is in doubt."""
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(market.REFRESH_S):
+                async with asyncio.timeout(_about(market.REFRESH_S)):
                     await self.prices_doubted.wait()
             self.prices_doubted.clear()
             try:
@@ -103,7 +105,7 @@ class Rounds:
                 continue
             dearer = self.market.take(fetched)
             await self.ledger.do(lambda writer: market.record(writer, self.market.offered))
-            self.pace.reweigh(self.market.weights())
+            self.pace.reweigh(self.market.weights(self.pace.speeds))
             if dearer:
                 self.gates.want_pause("price", f"Prices rose: {'; '.join(dearer)}.")
 
@@ -111,7 +113,7 @@ class Rounds:
         """Stop when the provider's key shows more than the cap, whatever our own books say."""
         alarm_pico = 0
         while True:
-            await asyncio.sleep(KEY_LOOK_S)
+            await asyncio.sleep(_about(KEY_LOOK_S))
             look = await self.settler.look_at_key()
             if look is not None and look.shown_pico > max(look.books.cap_pico, alarm_pico):
                 alarm_pico = 2 * look.shown_pico
@@ -120,6 +122,11 @@ class Rounds:
                     f"The provider's key shows {format_usd(look.shown_pico)} spent since the run began, more than the "
                     f"cap {format_usd(look.books.cap_pico)}.",
                 )
+
+
+def _about(seconds: float) -> float:
+    """Return a wait that differs from host to host, so that a fleet does not ask in step."""
+    return seconds * random.uniform(1.0 - JITTER, 1.0 + JITTER)
 
 
 def _follow_clock(fell_s: float, writer: LedgerWriter) -> None:

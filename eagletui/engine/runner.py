@@ -22,6 +22,7 @@ from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.lessons import Lessons
 from eagletui.engine.load import Load
 from eagletui.engine.market import Market, unlisted
+from eagletui.engine.open_files import OpenFiles, raise_limit
 from eagletui.engine.pace import Manner, Pace
 from eagletui.engine.rounds import ReceiverBeat, Rounds
 from eagletui.engine.second_look import SecondLook
@@ -86,6 +87,8 @@ class Runner:
         self._exit_when_paused = exit_when_paused
         self._reader = LedgerReader(folder.ledger_path)
         self._pace = Pace(offered.weights(), run.max_in_flight)
+        self._files = OpenFiles(raise_limit(), lambda: fleet.ready)
+        self._pace.files_room = self._files.room
         self._gates = Gates(ledger, run.state, run.pause_reason)
         self._filing = Filing(ledger, self._filed)
         restored = desk.restore(self._reader)
@@ -136,6 +139,7 @@ class Runner:
             desk=desk,
             share=self._load.share,
             unjudged=lambda: fleet.unjudged,
+            cpu_is_full=lambda: self._load.is_saturated,
             dispatcher=self._dispatcher,
             bounds=self._lessons.bounds,
             avoid=self._lessons.avoid,
@@ -153,6 +157,7 @@ class Runner:
             ledger=ledger,
             gates=self._gates,
             pace=self._pace,
+            files=self._files,
             market=offered,
             dispatcher=self._dispatcher,
             money_moved=self._money_moved,
@@ -196,6 +201,7 @@ class Runner:
         if self._gates.state not in FINISHED_RUNS:
             self._load.begin()
             await self._fleet.until_ready()
+            await self._steering.doubt_files()
         await self._ledger.do(lambda writer: writer.beat("engine", ready=True, detail=self._detail()))
         tasks = [
             self._spawn(self._filing.run()),
@@ -422,8 +428,11 @@ class Runner:
             "endpoints": {
                 tag: {
                     "in_flight": lane.in_flight,
-                    "limit": int(min(lane.limit, self._pace.max_in_flight)),
+                    "limit": int(min(lane.limit, self._pace.most)),
                     "blocked_s": round(max(0.0, lane.blocked_until - now), 1),
+                    "broken_s": None if (at := lane.breaker.broken_at) is None else round(now - at, 1),
+                    "failures": lane.breaker.failures,
+                    "tokens_per_s": (speed := lane.speed.tokens_per_s) and round(speed, 1),
                 }
                 for tag, lane in self._pace.lanes.items()
             },

@@ -16,6 +16,7 @@ from eagletui.engine.dispatch import Dispatcher
 from eagletui.engine.gates import WAY_OUT, Gates
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.market import Market
+from eagletui.engine.open_files import OpenFiles
 from eagletui.engine.pace import Pace
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import CommandRow, Verb
@@ -74,6 +75,7 @@ class Steering:
     ledger: LedgerThread
     gates: Gates
     pace: Pace
+    files: OpenFiles
     market: Market
     dispatcher: Dispatcher
     money_moved: Callable[[], None]
@@ -93,6 +95,13 @@ class Steering:
             outcome = await self._apply(order)
             await self.ledger.do(partial(_record, order.id, outcome))
         return len(orders)
+
+    async def doubt_files(self) -> str | None:
+        """Say, also in the log, where the limit of open files leaves room for fewer requests than are wanted."""
+        doubt = self.files.doubt(self.pace.max_in_flight)
+        if doubt is not None:
+            await self.ledger.do(lambda writer: writer.event("warn", "engine", "files", doubt))
+        return doubt
 
     async def _apply(self, order: CommandRow) -> Outcome:
         if order.verb not in _VERBS:
@@ -132,6 +141,7 @@ class Steering:
             return Outcome(False, f"The run is {self.gates.state}; start it with `eagletui run`.")
         if self.gates.reason == "price":
             self.market.accept()
+        self.pace.mend()
         await self.gates.move("running", "Resumed by hand.")
         self.money_moved()
         return Outcome(True, "Resumed.")
@@ -160,7 +170,8 @@ class Steering:
             return Outcome(False, f"At least 1 and at most {MAX_IN_FLIGHT:,} requests in flight, not {args.n}.")
         changed = await self.ledger.do(lambda writer: writer.set_max_in_flight(args.n))
         self.pace.max_in_flight = args.n
-        return Outcome(changed, f"At most {args.n} requests in flight.")
+        doubt = await self.doubt_files()
+        return Outcome(changed, doubt or f"At most {args.n} requests in flight.")
 
     async def _retry(self, args: _Samples) -> Outcome:
         queued = await self.ledger.do(lambda writer: writer.retry(args.samples, suspect=args.suspect))

@@ -108,7 +108,7 @@ def test_few_open_files_bound_the_requests_in_flight() -> None:
     assert surroundings.files_check(1024, -1).level == "ok"
     few = surroundings.files_check(1024, 1024)
     assert few.level == "warn"
-    assert "about 768 requests" in few.detail
+    assert "about 824 requests" in few.detail
 
 
 def test_the_terminal_is_described_and_a_small_one_told() -> None:

@@ -108,6 +108,19 @@ def test_status_for_people_names_the_figures(eagletui: Command, made_run: RunFol
     assert "1 sample whose ids are not what re-encoding the text gives" in ended.out
 
 
+def test_status_names_an_endpoint_that_is_out_of_the_rotation(eagletui: Command, made_run: RunFolder) -> None:
+    well: dict[str, object] = {"blocked_s": 0.0, "broken_s": None, "failures": 0}
+    broken = {"blocked_s": 41.0, "broken_s": 1234.0, "failures": 1}
+    with LedgerWriter(made_run.ledger_path) as writer:
+        writer.set_run_state("running")
+        writer.beat("engine", ready=True, detail={"endpoints": {"embedded/text": well, "embedded/stream": broken}})
+    shown = eagletui("status", made_run.name).out
+    assert "embedded/stream is out of the rotation for 1,234 s after 1 failure; one request looks again in 41 s" in (
+        " ".join(shown.split())
+    )
+    assert "embedded/text" not in shown
+
+
 def test_a_run_without_its_engine_is_called_interrupted_and_not_running(eagletui: Command, made_run: RunFolder) -> None:
     assert "not started. Go on with: eagletui run small" in eagletui("status", made_run.name).out
     assert "small  not started" in eagletui("ls").out

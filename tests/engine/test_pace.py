@@ -1,5 +1,6 @@
 """The rules of pace, with a clock of their own."""
 
+import random
 from decimal import Decimal
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from eagletui.core.money import Price
 from eagletui.engine.budget import PromptBounds
 from eagletui.engine.dispatch import RetryRule
-from eagletui.engine.pace import Manner, Pace, backoff_s, manner, spread
+from eagletui.engine.pace import FAULTS_IN_A_ROW, JITTER, Manner, Offer, Pace, backoff_s, manner, spread
 from eagletui.providers.base import Endpoint, ProviderFailure
 
 PRICE = Price(Decimal("0.000001"), Decimal("0.000002"), Decimal(0))
@@ -15,6 +16,17 @@ PRICE = Price(Decimal("0.000001"), Decimal("0.000002"), Decimal(0))
 
 def endpoint(*, ids: bool = False, logprobs: bool = False, stream: bool = True) -> Endpoint:
     return Endpoint("t", "T", PRICE, None, None, supports_logprobs=logprobs, supports_stream=stream, supports_ids=ids)
+
+
+class Still(random.Random):
+    """Dice without chance: no jitter."""
+
+    def random(self) -> float:
+        return 0.0
+
+
+def still(weights: dict[str, float], max_in_flight: int = 1000) -> Pace:
+    return Pace(weights, max_in_flight, Still())
 
 
 def chosen(pace: Pace, times: int, now: float = 0.0) -> dict[str, int]:
@@ -33,19 +45,20 @@ def test_an_endpoint_is_asked_for_its_best_evidence() -> None:
 
 
 def test_the_three_rungs_of_the_demo_share_24_samples_as_10_10_4() -> None:
-    weights = spread([("stream", "stream", 4.9), ("logprobs", "logprobs", 6.0), ("text", "text", 3.8)])
-    assert chosen(Pace(weights, 64), 24) == {"stream": 10, "logprobs": 10, "text": 4}
+    offers = [Offer("stream", "stream", 4.9), Offer("logprobs", "logprobs", 6.0), Offer("text", "text", 3.8)]
+    assert chosen(Pace(spread(offers), 64), 24) == {"stream": 10, "logprobs": 10, "text": 4}
 
 
 def test_inside_a_rung_the_cheaper_endpoint_gets_the_square_of_the_price_ratio() -> None:
-    weights = spread([("cheap", "stream", 1.0), ("dear", "stream", 2.0)])
+    weights = spread([Offer("cheap", "stream", 1.0), Offer("dear", "stream", 2.0)])
     assert weights["cheap"] / weights["dear"] == pytest.approx(4.0)
 
 
 def test_evidence_far_above_the_cheapest_price_loses_its_share() -> None:
-    weights = spread([("text", "text", 1.0), ("logprobs", "logprobs", 8.0)])
+    weights = spread([Offer("text", "text", 1.0), Offer("logprobs", "logprobs", 8.0)])
     assert weights["logprobs"] == pytest.approx(5.0 / 16)
-    assert spread([("text", "text", 0.0), ("logprobs", "logprobs", 0.0)]) == {"logprobs": 5.0, "text": 2.0}
+    free = [Offer("text", "text", 0.0), Offer("logprobs", "logprobs", 0.0)]
+    assert spread(free) == {"logprobs": 5.0, "text": 2.0}
 
 
 def test_the_common_limit_is_never_passed() -> None:
@@ -57,7 +70,7 @@ def test_the_common_limit_is_never_passed() -> None:
 
 
 def test_a_burst_of_429_cuts_an_endpoint_once_and_waits_as_told() -> None:
-    pace = Pace({"a": 1.0}, 1000)
+    pace = still({"a": 1.0})
     lane = pace.lanes["a"]
     lane.in_flight = 60
     for _ in range(30):
@@ -73,7 +86,7 @@ def test_a_burst_of_429_cuts_an_endpoint_once_and_waits_as_told() -> None:
     assert pace.choose(19.0) == "a"
 
 
-def test_a_limit_grows_only_while_it_is_used_and_not_after_a_fault() -> None:
+def test_a_limit_grows_only_when_it_was_used_up_and_not_after_a_fault() -> None:
     pace = Pace({"a": 1.0}, 1000)
     lane = pace.lanes["a"]
     lane.in_flight = 3
@@ -106,7 +119,7 @@ def test_an_endpoint_that_left_the_offer_is_closed_and_a_new_one_opens() -> None
 
 
 def test_waits_of_an_unreachable_provider_double_up_to_a_limit() -> None:
-    pace = Pace({"a": 1.0}, 10)
+    pace = still({"a": 1.0}, 10)
     now, waits = 0.0, []
     for _ in range(8):
         pace.unreachable("a", now)
@@ -121,20 +134,152 @@ def test_waits_of_an_unreachable_provider_double_up_to_a_limit() -> None:
     assert pace.lanes["a"].blocked_until - now == 1
 
 
+def answer_all(pace: Pace, tag: str, now: float) -> None:
+    """Let every request under way begin to answer and end."""
+    for _ in range(pace.lanes[tag].in_flight):
+        pace.accepted(tag, now)
+    for _ in range(pace.lanes[tag].in_flight):
+        pace.leave(tag)
+
+
+def fill(pace: Pace, now: float) -> int:
+    """Choose as long as there is room, and return how many requests are under way then."""
+    while pace.choose(now) is not None:
+        pass
+    return pace.in_flight
+
+
+def look_on(pace: Pace, now: float) -> int:
+    """Look every 50 ms for six seconds, as an engine does, and return how many requests are under way then."""
+    return max(fill(pace, now + look / 20) for look in range(120))
+
+
+def test_a_limit_starts_low_and_doubles_with_each_round_of_answers_until_the_first_429() -> None:
+    pace = still({"a": 1.0}, 2000)
+    rounds = []
+    for second in range(0, 60, 10):
+        rounds.append(look_on(pace, float(second)))
+        answer_all(pace, "a", second + 5.0)
+    assert rounds == [64, 128, 256, 512, 1024, 2000]
+    pace.lanes["a"].in_flight = 2000
+    pace.throttled("a", sent_at=60.0, now=61.0, retry_after_s=0.0)
+    assert pace.lanes["a"].limit == pytest.approx(1400)
+    pace.lanes["a"].in_flight = 1400
+    for _ in range(1400):
+        pace.accepted("a", 72.0)
+    assert pace.lanes["a"].limit == pytest.approx(1401, abs=0.01), "after a cut by one per round"
+
+
+def test_requests_under_way_rise_by_so_many_a_second_and_fall_at_will() -> None:
+    pace = still({"a": 1.0}, 2000)
+    pace.lanes["a"].limit = 2000.0
+    levels = [fill(pace, now) for now in (0.0, 0.05, 0.1, 0.6)]
+    assert levels == [64, 84, 104, 168], "at most a start's worth more at once, however long the last look is ago"
+    for tenth in range(7, 60):
+        fill(pace, tenth / 10)
+    assert pace.in_flight == 2000
+    pace.lanes["a"].in_flight = 1500
+    assert fill(pace, 6.0) == 2000, "what ended is replaced at once"
+    assert pace.is_full(6.0)
+    pace.max_in_flight = 100
+    pace.lanes["a"].in_flight = 99
+    assert fill(pace, 6.1) == 100
+
+
+def test_a_wait_is_never_shorter_than_asked_and_hosts_do_not_come_back_together() -> None:
+    ends = set()
+    for _ in range(40):
+        pace = Pace({"a": 1.0}, 10)
+        pace.throttled("a", sent_at=0.0, now=100.0, retry_after_s=20.0)
+        ends.add(pace.lanes["a"].blocked_until)
+    assert len(ends) == 40
+    assert all(120.0 <= end <= 120.0 + 20.0 * JITTER for end in ends)
+    assert max(ends) - min(ends) > 0.5
+
+
+def test_an_endpoint_that_fails_again_and_again_is_asked_by_one_request_at_a_time() -> None:
+    pace = still({"a": 1.0, "b": 1.0})
+    for _ in range(FAULTS_IN_A_ROW - 1):
+        pace.faulted("a", 10.0)
+    pace.accepted("a", 10.0)
+    for _ in range(FAULTS_IN_A_ROW - 1):
+        pace.faulted("a", 10.0)
+    assert pace.lanes["a"].is_open(10.0), "a reply in between began the count again"
+    pace.faulted("a", 10.0)
+    assert chosen(pace, 8, 10.5) == {"a": 0, "b": 8}
+    assert chosen(pace, 8, 11.0) == {"a": 1, "b": 7}
+    pace.leave("a")
+    pace.faulted("a", 11.0)
+    assert chosen(pace, 8, 12.9) == {"a": 0, "b": 8}
+    assert chosen(pace, 8, 13.0) == {"a": 1, "b": 7}
+    pace.accepted("a", 13.0)
+    assert chosen(pace, 8, 13.0)["a"] > 1
+
+
+def test_a_quarantined_endpoint_gets_nothing_and_a_released_one_its_share() -> None:
+    pace = still({"a": 1.0, "b": 1.0})
+    pace.lanes["a"].quarantined = True
+    assert chosen(pace, 6) == {"a": 0, "b": 6}
+    pace.reweigh({"a": 3.0, "b": 1.0})
+    assert chosen(pace, 6) == {"a": 0, "b": 6}, "other weights release nobody"
+    pace.lanes["a"].quarantined = False
+    assert chosen(pace, 8) == {"a": 6, "b": 2}
+    pace.lanes["a"].quarantined = pace.lanes["b"].quarantined = True
+    assert not pace.has_lane
+
+
+def test_inside_a_rung_the_faster_endpoint_gets_more_and_evidence_keeps_its_share() -> None:
+    slow, fast = Offer("slow", "stream", 1.0, 30.0), Offer("fast", "stream", 1.0, 90.0)
+    text, other = Offer("text", "text", 1.0, 400.0), Offer("new", "stream", 1.0)
+    weights = spread([slow, fast, text])
+    assert weights["fast"] / weights["slow"] == pytest.approx((90 / 60) / (30 / 60))
+    assert weights["fast"] + weights["slow"] == pytest.approx(5.0)
+    assert weights["text"] == 2.0
+    assert spread([slow, fast, other])["new"] == pytest.approx(5.0 / 3), "one without a speed counts as the mean"
+    crawling = spread([Offer("slow", "stream", 1.0, 1.0), fast._replace(tokens_per_s=999.0)])
+    assert crawling["fast"] / crawling["slow"] == pytest.approx(2.0 / 0.5 * 0.999, rel=0.01), "within bounds"
+
+
+def test_a_speed_is_known_after_five_answers_and_follows_later_ones() -> None:
+    pace = still({"a": 1.0})
+    for tokens_per_s in (10.0, 20.0, 30.0, 40.0):
+        pace.answered("a", 1.0, tokens_per_s)
+    pace.answered("a", 1.0, None)
+    assert pace.speeds == {"a": None}
+    pace.answered("a", 1.0, 50.0)
+    assert pace.speeds["a"] == pytest.approx(30.0, abs=2.0)
+    for _ in range(60):
+        pace.answered("a", 1.0, 100.0)
+    assert pace.speeds["a"] == pytest.approx(100.0, abs=1.0)
+
+
+def test_the_last_tenth_of_a_limit_that_a_429_showed_goes_slowly_and_an_unknown_limit_does_not_count() -> None:
+    pace = still({"a": 1.0, "b": 1.0})
+    pace.lanes["a"].limit, pace.lanes["a"].in_flight = 60.0, 57
+    assert chosen(pace, 4) == {"a": 2, "b": 2}
+    pace = still({"a": 1.0, "b": 1.0})
+    pace.throttled("a", sent_at=0.0, now=0.0, retry_after_s=0.0)
+    pace.lanes["a"].limit, pace.lanes["a"].in_flight = 60.0, 57
+    assert pace.lanes["a"].pull == pytest.approx(0.5)
+    assert chosen(pace, 6) == {"a": 2, "b": 4}
+    pace.lanes["a"].in_flight = 40
+    assert pace.lanes["a"].pull == 1.0
+
+
 def test_a_backoff_grows_has_jitter_and_is_the_same_again() -> None:
     for attempts in range(1, 12):
         nominal = min(60.0, 0.5 * 2 ** (attempts - 1))
-        waits = {backoff_s(7, sample, attempts) for sample in range(50)}
+        waits = {backoff_s(7, f"s{sample}", attempts) for sample in range(50)}
         assert len(waits) == 50
         assert all(nominal / 2 <= wait <= nominal for wait in waits)
-    assert backoff_s(7, 3, 2) == backoff_s(7, 3, 2)
-    assert backoff_s(7, 3, 2) != backoff_s(8, 3, 2)
+    assert backoff_s(7, "s3", 2) == backoff_s(7, "s3", 2)
+    assert backoff_s(7, "s3", 2) != backoff_s(8, "s3", 2)
 
 
 def test_a_sample_is_retried_until_its_attempts_are_used_up() -> None:
     rule = RetryRule(seed=7, max_attempts=3)
     failure = ProviderFailure("server_error", "x")
-    assert [rule.retry_at(failure, 1, attempts, 100.0) is None for attempts in range(1, 8)] == [
+    assert [rule.retry_at(failure, "s1", attempts, 100.0) is None for attempts in range(1, 8)] == [
         False,
         False,
         True,
@@ -147,17 +292,19 @@ def test_a_sample_is_retried_until_its_attempts_are_used_up() -> None:
 
 def test_a_retry_waits_at_least_as_long_as_the_server_asked() -> None:
     rule = RetryRule(seed=7, max_attempts=3)
-    assert rule.retry_at(ProviderFailure("rate_limited", "x", retry_after_s=30.0), 1, 1, 100.0) == 130.0
-    soon = rule.retry_at(ProviderFailure("rate_limited", "x", retry_after_s=0.0), 1, 1, 100.0)
+    late = rule.retry_at(ProviderFailure("rate_limited", "x", retry_after_s=30.0), "s1", 1, 100.0)
+    assert late is not None
+    assert 130.25 <= late <= 130.5
+    soon = rule.retry_at(ProviderFailure("rate_limited", "x", retry_after_s=0.0), "s1", 1, 100.0)
     assert soon is not None
     assert 100.25 <= soon <= 100.5
 
 
 def test_what_pauses_the_run_gives_up_no_sample() -> None:
     rule = RetryRule(seed=7, max_attempts=1)
-    assert rule.retry_at(ProviderFailure("credit", "x", retryable=False, pause="credit"), 1, 1, 100.0) == 100.0
-    assert rule.retry_at(ProviderFailure("aborted", "x"), 1, 1, 100.0) == 100.0
-    assert rule.retry_at(ProviderFailure("bad_request", "x", retryable=False), 1, 1, 100.0) is None
+    assert rule.retry_at(ProviderFailure("credit", "x", retryable=False, pause="credit"), "s1", 1, 100.0) == 100.0
+    assert rule.retry_at(ProviderFailure("aborted", "x"), "s1", 1, 100.0) == 100.0
+    assert rule.retry_at(ProviderFailure("bad_request", "x", retryable=False), "s1", 1, 100.0) is None
 
 
 def test_a_prompt_bound_is_the_margin_and_never_below_what_was_billed() -> None:

@@ -3,29 +3,26 @@
 import asyncio
 import contextlib
 import shutil
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import NamedTuple, cast
 
 import pytest
 
-from eagletui.config import CheckSection
 from eagletui.core.lifecycle import PAUSE_REASONS, PauseReason
-from eagletui.engine.budget import PromptBounds
+from eagletui.engine.answers import ReadySample
+from eagletui.engine.breaker import BREAK_FAILURES, BREAK_S
 from eagletui.engine.gates import WAY_OUT, Gates
 from eagletui.engine.ledger_thread import LedgerThread
-from eagletui.engine.lessons import Lessons
 from eagletui.engine.market import Market
 from eagletui.engine.pace import Pace
 from eagletui.engine.rounds import Rounds
-from eagletui.engine.second_look import SecondLook
 from eagletui.engine.settle import Settler
-from eagletui.engine.watch import Watch
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import RunRow
-from eagletui.providers.base import Provider, ProviderFailure
+from eagletui.providers.base import Provider
 from eagletui.runs import RunFolder
+from tests.engine.parts import admissions_of
 from tests.ledger.build import make_ledger
 
 
@@ -102,27 +99,31 @@ async def test_a_disk_that_runs_full_pauses_before_a_write_can_fail(
     assert detail.startswith("Only 3 MiB are free on the disk of the run. Free space")
 
 
-async def test_failures_in_a_row_trip_the_breaker_only_after_a_minute_without_an_answer(
-    held: Held, monkeypatch: pytest.MonkeyPatch
+async def test_the_run_pauses_when_no_endpoint_is_left_that_works_and_names_each_with_its_last_failure(
+    held: Held,
 ) -> None:
-    now = [time.monotonic()]
-    monkeypatch.setattr("eagletui.engine.lessons.time.monotonic", lambda: now[0])
-    lessons = Lessons(
-        ledger=held.ledger,
-        gates=held.gates,
-        pace=Pace({"e": 1.0}, 4),
-        check=CheckSection(),
-        watch=Watch(CheckSection()),
-        bounds=PromptBounds(),
-        second_look=cast(SecondLook, None),
-    )
-    failure = ProviderFailure("server_error", "HTTP 500: it broke")
-    for _ in range(30):
-        lessons._note_failure(failure)
-    assert held.gates.is_open
-    now[0] += 61
-    lessons._note_failure(failure)
+    pace = Pace({"e": 1.0, "f": 1.0}, 4)
+    admissions = admissions_of(held.ledger, held.gates, pace)
+    admissions.ready.append(cast(ReadySample, None))
+    pace.lanes["e"].quarantined = True
+    for number in range(BREAK_FAILURES):
+        assert held.gates.is_open
+        pace.failed("f", "server_error, HTTP 500: it broke", 0.0, number * BREAK_S, awaits=lambda _: False)
+    await admissions.admit()
+    assert not held.gates.is_open
     await held.gates.write()
     detail = held.row().pause_detail or ""
     assert held.row().pause_reason == "breaker"
-    assert "31 requests in a row failed and none was answered for 61 s; the last: HTTP 500: it broke" in detail
+    assert detail.startswith("No endpoint is left that works. f: 5 requests failed and none succeeded for ")
+    assert "s; the last: server_error, HTTP 500: it broke. Look at the events" in detail
+
+
+async def test_the_run_pauses_when_every_endpoint_is_quarantined(held: Held) -> None:
+    pace = Pace({"e": 1.0}, 4)
+    admissions = admissions_of(held.ledger, held.gates, pace)
+    admissions.ready.append(cast(ReadySample, None))
+    pace.lanes["e"].quarantined = True
+    await admissions.admit()
+    await held.gates.write()
+    assert held.row().pause_reason == "check"
+    assert (held.row().pause_detail or "").startswith("No endpoint is left: each is quarantined")

@@ -1,0 +1,184 @@
+"""An endpoint that gives nothing for minutes is taken out and looked at again; the run pauses when none is left."""
+
+import random
+
+import pytest
+
+from eagletui.engine.breaker import BREAK_FAILURES, BREAK_S, LOOK_MAX_S, LOOK_S, PATIENT_S
+from eagletui.engine.pace import Pace
+from eagletui.ledger.reader import LedgerReader
+from tests.engine.books import assert_books_agree, assert_every_sample_answered_once
+from tests.engine.conftest import NewRun
+from tests.provider_fixture import StartProvider
+
+
+class Still(random.Random):
+    """Dice without chance: no jitter."""
+
+    def random(self) -> float:
+        return 0.0
+
+
+@pytest.fixture
+def pace() -> Pace:
+    return Pace({"a": 1.0, "b": 1.0}, 100, Still())
+
+
+def fail(pace: Pace, now: float, tag: str = "a", sent_at: float | None = None, *, awaits: bool = False) -> None:
+    pace.failed(
+        tag, "server_error, HTTP 500: it broke", now if sent_at is None else sent_at, now, awaits=lambda _: awaits
+    )
+
+
+def break_it(pace: Pace, tag: str = "a", began: float = 1000.0) -> float:
+    """Let an endpoint fail for as long as it takes, and return when it broke."""
+    for step in range(BREAK_FAILURES):
+        fail(pace, began + step * BREAK_S / (BREAK_FAILURES - 1), tag)
+    assert pace.lanes[tag].breaker.is_broken
+    return began + BREAK_S
+
+
+def picked(pace: Pace, now: float, times: int = 6) -> list[str | None]:
+    return [pace.choose(now) for _ in range(times)]
+
+
+def test_minutes_without_success_take_an_endpoint_out_with_one_line_that_says_why(pace: Pace) -> None:
+    fail(pace, 1000.0)
+    for number in range(29):
+        fail(pace, 1010.0 + number)
+    assert not pace.lanes["a"].breaker.is_broken, "many failures and little time"
+    assert pace.news == []
+    fail(pace, 1000.0 + BREAK_S)
+    assert pace.news == [
+        "a is taken out of the rotation: 31 requests failed and none succeeded for 120 s; the last: server_error, "
+        "HTTP 500: it broke. One request looks again in 30 s."
+    ]
+    assert picked(pace, 1000.0 + BREAK_S) == ["b"] * 6
+    assert pace.has_working_lane
+
+
+def test_few_failures_or_a_success_in_between_break_nothing(pace: Pace) -> None:
+    for number in range(BREAK_FAILURES - 1):
+        fail(pace, 1000.0 + number * BREAK_S)
+    assert not pace.lanes["a"].breaker.is_broken
+    pace.answered("a", 1500.0, None)
+    for number in range(100):
+        fail(pace, 1500.0 + number)
+    assert not pace.lanes["a"].breaker.is_broken, "the minutes count from the first failure after the success"
+    assert pace.news == []
+
+
+def test_long_answers_under_way_earn_patience_and_not_for_ever(pace: Pace) -> None:
+    for second in range(0, int(PATIENT_S), 10):
+        fail(pace, 1000.0 + second, awaits=True)
+    assert not pace.lanes["a"].breaker.is_broken
+    fail(pace, 1000.0 + PATIENT_S, awaits=True)
+    assert pace.lanes["a"].breaker.is_broken
+
+
+def test_it_is_asked_whether_a_request_from_before_the_silence_is_under_way(pace: Pace) -> None:
+    asked: list[float] = []
+
+    def awaits(moment: float) -> bool:
+        asked.append(moment)
+        return False
+
+    for second in (0.0, 1.0, 2.0, 3.0, BREAK_S + 7.0):
+        pace.failed("a", "x", 1000.0 + second, 1000.0 + second, awaits=awaits)
+    assert asked == [1007.0], "only once the rest says broken, because it walks over the flights"
+
+
+def test_one_request_at_a_time_looks_after_pauses_that_double_and_an_answer_ends_it(pace: Pace) -> None:
+    now = break_it(pace)
+    pauses = []
+    for _ in range(6):
+        pause_s = pace.lanes["a"].blocked_until - now
+        pauses.append(pause_s)
+        assert "a" not in picked(pace, now + pause_s - 0.1)
+        now += pause_s
+        assert picked(pace, now).count("a") == 1
+        pace.leave("a")
+        fail(pace, now + 1.0)
+        now += 1.0
+        for _ in range(pace.lanes["b"].in_flight):
+            pace.leave("b")
+    assert pauses == [LOOK_S, 2 * LOOK_S, 4 * LOOK_S, 8 * LOOK_S, LOOK_MAX_S, LOOK_MAX_S]
+    assert len(pace.news) == 1, "a look that came to nothing is an event of its own already"
+    now = pace.lanes["a"].blocked_until
+    assert picked(pace, now).count("a") == 1
+    pace.leave("a")
+    pace.accepted("a", now)
+    pace.answered("a", now + 1.0, None)
+    assert pace.news[1].startswith("a answers again, ")
+    assert picked(pace, now + 1.0).count("a") > 1
+
+
+def test_what_was_sent_before_the_break_prolongs_nothing(pace: Pace) -> None:
+    now = break_it(pace)
+    for _ in range(20):
+        fail(pace, now + 5.0, sent_at=now - 1.0)
+    assert pace.lanes["a"].blocked_until == now + LOOK_S
+    pace.answered("a", now + 6.0, None)
+    assert not pace.lanes["a"].breaker.is_broken, "an answer that was still on its way counts"
+
+
+def test_an_endpoint_that_is_not_there_is_out_at_once(pace: Pace) -> None:
+    pace.failed("a", "no_endpoint, HTTP 404: gone", 5.0, 5.0, awaits=lambda _: True, at_once=True)
+    assert picked(pace, 6.0) == ["b"] * 6
+    assert pace.has_working_lane
+
+
+def test_a_person_puts_every_broken_endpoint_back(pace: Pace) -> None:
+    now = max(break_it(pace, "a"), break_it(pace, "b"))
+    assert pace.has_lane
+    assert not pace.has_working_lane
+    assert pace.broken(now) == (
+        "a: 5 requests failed and none succeeded for 120 s; the last: server_error, HTTP 500: it broke; "
+        "b: 5 requests failed and none succeeded for 120 s; the last: server_error, HTTP 500: it broke"
+    )
+    pace.mend()
+    assert set(picked(pace, now)) == {"a", "b"}
+    assert pace.has_working_lane
+
+
+SHORT = {"eagletui.engine.breaker": {"BREAK_S": 0.3, "LOOK_S": 0.05}}
+"""Seconds in place of minutes."""
+
+
+def lines(reader: LedgerReader) -> list[str]:
+    return [event.message for event in reader.events() if event.kind == "breaker"]
+
+
+def test_a_run_leaves_a_broken_endpoint_alone_and_goes_back_to_it(
+    new_run: NewRun, start_provider: StartProvider
+) -> None:
+    faults = '[[fault]]\nkind = "http_500"\nmatch = { endpoint = "embedded/text" }\ntimes = 7\n'
+    provider = start_provider(faults, latency_s=0.03, tokens_per_s=600)
+    run = new_run(provider.api_url, 60, max_in_flight=3)
+    process = run.start(constants=SHORT)
+    run.until(lambda reader: len(lines(reader)) >= 2, "out of the rotation and back")
+    assert run.wait(process) == 0, run.log()
+    with run.reader() as reader:
+        out, back = lines(reader)
+    assert out.startswith("embedded/text is taken out of the rotation: ")
+    assert "the last: server_error, HTTP 500" in out
+    assert back.startswith("embedded/text answers again, ")
+    assert_every_sample_answered_once(run, 60)
+    assert_books_agree(run, provider)
+
+
+def test_a_run_without_a_working_endpoint_pauses_and_a_resume_tries_again(
+    new_run: NewRun, start_provider: StartProvider
+) -> None:
+    faults = '[[fault]]\nkind = "http_429_bare"\ntimes = 8\n'
+    provider = start_provider(faults)
+    run = new_run(provider.api_url, 4, max_in_flight=1, provider={"only": ["embedded/text"]}, pace={"max_attempts": 50})
+    process = run.start(constants={**SHORT, "eagletui.engine.pace": {"BACKOFF_S": 0.02, "THROTTLE_S": 0.1}})
+    run.until_state("paused", "breaker")
+    assert "No endpoint is left that works. embedded/text: " in (run.snapshot().run.pause_detail or "")
+    while run.state()[0] == "paused":
+        run.order("resume")
+        run.until(lambda reader: reader.run().state != "running", "done, or the next pause")
+    assert run.wait(process) == 0, run.log()
+    assert_every_sample_answered_once(run, 4)
+    assert_books_agree(run, provider)
