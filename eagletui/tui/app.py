@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, ClassVar, Final
 
+from textual import events
 from textual.app import App, SystemCommand
 from textual.binding import BindingType
 from textual.command import CommandPalette
@@ -41,6 +42,7 @@ from eagletui.tui.screens.view_screen import ViewScreen
 from eagletui.tui.standing import can_start
 from eagletui.tui.stylesheet import ParsedOnce
 from eagletui.tui.theme import THEMES
+from eagletui.tui.tidying import Tidying
 
 
 def _charts() -> FramedScreen:
@@ -124,6 +126,7 @@ class EagleApp(App[None]):
         self._poller: Poller | None = None
         self._vocabulary: Vocabulary | None = None
         self._runs_opened = 0
+        self._tidying = Tidying(time.monotonic)
         self.add_mode("attach", partial(self._new_screen, AttachScreen))
         self.add_mode("launch", partial(self._new_screen, _launch))
         self.placed_keys = keymap or Keymap()
@@ -213,6 +216,12 @@ class EagleApp(App[None]):
             self._vocabulary = await asyncio.to_thread(_read_vocabulary, self.folder)
         return self._vocabulary
 
+    async def on_event(self, event: events.Event) -> None:
+        """Note when a person does something, and go on as ever."""
+        if isinstance(event, events.InputEvent):
+            self._tidying.touched()
+        await super().on_event(event)
+
     async def look_now(self) -> None:
         """Look at the ledger and show what is there."""
         if self._poller is not None:
@@ -260,6 +269,8 @@ class EagleApp(App[None]):
         if os.getppid() == 1 and not os.isatty(0):
             # The terminal went away without a signal; the input thread would spin on its end of file.
             self.exit(return_code=129)
+        if self._tidying.is_due():
+            self._tidying.tidy()
         if self.view is not None:
             for screen in self.screen_stack:
                 if isinstance(screen, FramedScreen):

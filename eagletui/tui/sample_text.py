@@ -7,8 +7,9 @@ from eagletui.ledger.rows import AttemptRow, SampleRow
 from eagletui.tui import figures
 from eagletui.tui.widgets.safe_text import Piece, styled
 
-_PREVIEW_LINES = 14
-_PREVIEW_CHARACTERS = 4_000
+_PROMPT_CHARACTERS = 200
+_ANSWER_CHARACTERS = 1_000
+"""What a panel of 40 columns has room for; wrapping more would delay every key."""
 
 
 def row_lines(row: SampleRow, *, ascii_: bool = False) -> list[Content]:
@@ -59,10 +60,10 @@ def preview_lines(detail: SampleDetail, *, ascii_: bool = False) -> list[Content
         lines.append(styled((f"{row.failure_kind}: {row.failure_detail or ''}", "$error"), ascii_=ascii_))
     lines += [styled(""), styled(("prompt", "$quiet"))]
     last = detail.prompt.messages[-1].content or "" if detail.prompt.messages else ""
-    lines += _block(last, 6, ascii_)
+    lines += _block(last, _PROMPT_CHARACTERS, ascii_)
     if tokens is not None:
         lines += [styled(""), styled(("answer", "$quiet"))]
-        lines += _block(tokens.raw, _PREVIEW_LINES, ascii_)
+        lines += _block(tokens.raw, _ANSWER_CHARACTERS, ascii_)
     return lines
 
 
@@ -93,9 +94,8 @@ def sample_document(detail: SampleDetail) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _block(text: str, lines: int, ascii_: bool) -> list[Content]:
-    shown = text[:_PREVIEW_CHARACTERS].splitlines()
-    found = [styled(line, ascii_=ascii_) for line in shown[:lines]]
-    if len(shown) > lines or len(text) > _PREVIEW_CHARACTERS:
+def _block(text: str, most: int, ascii_: bool) -> list[Content]:
+    found = [styled(line, ascii_=ascii_) for line in text[:most].splitlines()]
+    if len(text) > most:
         found.append(styled((f"({len(text):,} characters in all)", "$quiet")))
     return found

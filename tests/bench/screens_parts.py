@@ -111,6 +111,7 @@ def large_run(*, may_build: bool) -> tuple[Path, int]:
         return _SMALL.path(), 60
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE) as building:
+        (Path(building) / "run").mkdir()
         make_million(Path(building) / "run" / "ledger.sqlite")
         os.replace(Path(building) / "run", folder)
     return folder, MILLION

@@ -196,9 +196,10 @@ class SamplesScreen(FramedScreen):
         if row is None:
             text.say("")
             return
-        text.show(stacked(row_lines(row, ascii_=is_ascii(self.app))))
         if self.app.size.width >= 100 and not self.query_one("#preview").has_class("-hidden"):
             background.start(self, "read a sample", partial(self._read_preview, row.sample_key), group="preview")
+        else:
+            text.show(stacked(row_lines(row, ascii_=is_ascii(self.app))))
 
     async def _read_preview(self, key: str) -> None:
         detail = await self.eagle.reader.sample(key)

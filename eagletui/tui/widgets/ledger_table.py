@@ -121,6 +121,7 @@ class LedgerTable(ScrollView, Generic[Row], can_focus=True):
         if self._filled == rows and self._filled is not None:
             self.move_to(self.cursor if cursor is None else cursor)
             return
+        shown = self._shown_rows()
         self._filled = rows
         self._pages.clear()
         self._asked.clear()
@@ -128,17 +129,18 @@ class LedgerTable(ScrollView, Generic[Row], can_focus=True):
         for start in range(0, len(rows), PAGE_ROWS):
             self._pages[start // PAGE_ROWS] = rows[start : start + PAGE_ROWS]
         self.move_to(self.cursor if cursor is None else cursor)
-        self.refresh()
+        self._paint_changes(shown)
 
     def put(self, page: int, rows: Sequence[Row]) -> None:
         """Give the rows of one page. Rows equal to those shown paint nothing."""
         self._asked.discard(page)
         if self._pages.get(page) == rows:
             return
+        shown, current = self._shown_rows(), self.current
         self._pages.discard(page)  # the cache keeps the first value of a key
         self._pages[page] = rows
-        self.refresh_lines(page * PAGE_ROWS + self._header_lines, PAGE_ROWS)
-        if self.cursor // PAGE_ROWS == page:
+        self._paint_changes(shown)
+        if self.current != current:
             self.post_message(self.Moved(self, self.cursor))
 
     def grow(self, row_count: int) -> None:
@@ -164,6 +166,20 @@ class LedgerTable(ScrollView, Generic[Row], can_focus=True):
         """Indexes of the rows on the screen."""
         first = self.scroll_offset.y
         return range(first, min(self.row_count, first + max(0, self.size.height - self._header_lines)))
+
+    def _shown_rows(self) -> dict[int, Row | None]:
+        return {index: self.row_at(index) for index in self._lines_shown()}
+
+    def _lines_shown(self) -> range:
+        first = self.scroll_offset.y
+        return range(first, first + max(0, self.size.height - self._header_lines))
+
+    def _paint_changes(self, before: dict[int, Row | None]) -> None:
+        """Paint the lines whose row is another one than before; scrolling paints everything by itself."""
+        for index in self._lines_shown():
+            row = self.row_at(index)
+            if index not in before or row is None or row != before[index]:
+                self.refresh_lines(index + self._header_lines)
 
     def ask_again(self) -> None:
         """Ask for the visible pages anew; what is shown stays until they come."""
@@ -261,7 +277,15 @@ class LedgerTable(ScrollView, Generic[Row], can_focus=True):
 
     def _resize_to(self, row_count: int) -> None:
         self.row_count = row_count
-        self.virtual_size = Size(self.size.width, row_count + self._header_lines)
+        size = Size(self.size.width, row_count + self._header_lines)
+        old, room = self.virtual_size, self.container_size.height
+        if room and size.width == old.width and (size.height > room) == (old.height > room):
+            # The scroll bar stays or stays away: laying the whole screen out for its other length costs 10 ms.
+            self.set_reactive(LedgerTable.virtual_size, size)
+            if size.height > room:
+                self._scroll_update(size)
+        else:
+            self.virtual_size = size
         self._say_range()
 
     def _ask(self, page: int) -> None:

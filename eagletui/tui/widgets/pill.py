@@ -70,8 +70,17 @@ class StatusPill(Widget):
 
     DEFAULT_CSS = "StatusPill { height: 1; width: auto; }"
 
-    status: reactive[RunStatus] = reactive(RunStatus(None), layout=True)
+    status: reactive[RunStatus] = reactive(RunStatus(None), repaint=False)
+
+    def watch_status(self, old: RunStatus, new: RunStatus) -> None:
+        """Paint where the words change, and lay the line out anew where they take other room."""
+        before, after = self._content(old), self._content(new)
+        if before.plain != after.plain or before.spans != after.spans:
+            self.refresh(layout=before.cell_length != after.cell_length)
+
+    def _content(self, status: RunStatus) -> Content:
+        return styled(pill(status, glyphs_of(self.app)))
 
     def render(self) -> Content:
         """Draw the state."""
-        return styled(pill(self.status, glyphs_of(self.app)))
+        return self._content(self.status)

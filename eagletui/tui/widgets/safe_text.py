@@ -71,7 +71,24 @@ class SafeText(Static):
         if content == old and content.spans == old.spans:
             return
         self._shown = content
-        self.update(content, layout=_room(content) != _room(old))
+        self.update(content, layout=not self._fits(content, old))
+
+    def _fits(self, content: Content, old: Content) -> bool:
+        """Tell whether a content takes the room of the one before, so that nothing around it moves."""
+        width, height = self.styles.width, self.styles.height
+        if _room(content) == _room(old):
+            return True
+        if width is not None and width.is_auto:
+            return False
+        if height is not None and not height.is_auto:
+            return True
+        cells, lines = self.content_size
+        if not cells:
+            return False
+        rules = self.styles.get_rules()
+        before, after = old.get_height(rules, cells), content.get_height(rules, cells)
+        # Shorter than its room, a text has a least height and may take all of it.
+        return after <= lines if before < lines else after == before
 
     @property
     def plain(self) -> str:
