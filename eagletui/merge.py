@@ -27,6 +27,7 @@ from eagletui.ledger.writer import LedgerWriter
 from eagletui.runs import RunFolder, mark_merged, publish, refuse_merged, runs_root, staged, write_config_file
 
 if TYPE_CHECKING:
+    from eagletui.extract.acknowledged import AcknowledgedShard
     from eagletui.extract.storage import Storage
 
 _SAME_IN_RUNS: Final = ("model.id", "model.format", "model.template_kwargs", "sampling.", "provider.kind")
@@ -250,14 +251,20 @@ def _sources(joined: Sequence[_Joined]) -> list[Source]:
 
 
 def _join_features(joined: Sequence[_Joined], sources: Sequence[Source], stage: RunFolder, out: str) -> None:
-    """Bring the shards, by hard link where the disk is the same, and write their manifest and list."""
+    """Bring the shards, by hard link where the disk is the same, and write their manifest and list.
+
+    What a trainer has acknowledged stays acknowledged: it is deleted, and computed again it would be read twice.
+    """
     if not any(one.shards for one in joined):
         return
+    from eagletui.extract.acknowledged import read_acknowledged, write_acknowledged
     from eagletui.extract.manifest import ListedShard, read_manifest, require_same, write_manifest, write_shard_list
+    from eagletui.extract.shards import MARK
     from eagletui.extract.storage import open_storage
 
     manifest = None
     listed: list[ListedShard] = []
+    acknowledged: list[AcknowledgedShard] = []
     (stage.features_dir / "shards").mkdir(mode=0o700, exist_ok=True)
     for one, source in zip(joined, sources, strict=True):
         if not one.shards:
@@ -268,11 +275,18 @@ def _join_features(joined: Sequence[_Joined], sources: Sequence[Source], stage: 
         if manifest is None:
             manifest = theirs
         require_same(one.folder.features_dir, manifest, theirs)
+        gone = read_acknowledged(one.folder.features_dir)
         for shard in one.shards:
             path = source.shard_paths[shard.path]
+            if shard.path in gone:
+                acknowledged.append(replace(gone[shard.path], path=path))
+                continue
             _bring(storage, stage.features_dir / path, shard)
+            if (one.folder.features_dir / f"{shard.path}{MARK}").exists():
+                (stage.features_dir / f"{path}{MARK}").touch(mode=0o600)
             listed.append(ListedShard(path, shard.samples, shard.rows, shard.bytes, shard.xxh3))
     if manifest is not None:
+        write_acknowledged(stage.features_dir, acknowledged)
         write_manifest(stage.features_dir, manifest)
         write_shard_list(stage.features_dir, listed)
 

@@ -50,6 +50,12 @@ def read_acknowledged(folder: Path) -> dict[str, AcknowledgedShard]:
     return found
 
 
+def write_acknowledged(folder: Path, shards: Iterable[AcknowledgedShard]) -> None:
+    """List what was acknowledged elsewhere, in a folder that has no list yet; nothing is written for none."""
+    for shard in shards:
+        _append(folder / ACKNOWLEDGED, shard)
+
+
 def forget_acknowledged(folder: Path, listed: Iterable[str]) -> None:
     """Delete what a crash left of shards that are listed as acknowledged.
 

@@ -8,9 +8,11 @@ import pytest
 from eagletui.config import config_from_json
 from eagletui.config_toml import to_toml
 from eagletui.core.errors import RunError
+from eagletui.extract.acknowledged import Stream, read_acknowledged
 from eagletui.extract.choices import Choices
 from eagletui.extract.manifest import read_manifest, read_shard_list
 from eagletui.extract.run_features import RunExtractor
+from eagletui.extract.shards import MARK
 from eagletui.extract.verify import verify
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer_extract import ExtractorWriter
@@ -63,3 +65,26 @@ def test_a_missing_or_cut_shard_is_named_and_nothing_is_merged(extracted: list[R
     with pytest.raises(RunError, match="is not there, and the ledger counts on it"):
         merge_runs(extracted, "joined")
     assert not (extracted[0].path.parent / "joined").exists()
+
+
+@pytest.mark.parametrize("is_deleted", [True, False], ids=["listed and deleted", "only marked"])
+def test_what_a_trainer_has_acknowledged_stays_acknowledged(
+    extracted: list[RunFolder], tiny_models: dict[Kind, Path], is_deleted: bool
+) -> None:
+    shard = "shards/000000.safetensors"
+    here = extracted[0].features_dir
+    (here / f"{shard}{MARK}").touch()
+    if is_deleted:
+        Stream(here, 1).begin([shard])
+        assert not (here / shard).exists()
+    joined = merge_runs(extracted, "joined").folder
+    assert set(read_acknowledged(joined.features_dir)) == ({shard} if is_deleted else set())
+    with LedgerReader(joined.ledger_path) as reader, ExtractorWriter(joined.ledger_path) as writer:
+        choices = Choices(follow=False, stream_ahead=1)
+        assert RunExtractor(joined, reader, writer, choices, threading.Event()).run().progress.samples == 0
+        assert reader.snapshot().extract.samples == 4
+    (known,) = read_acknowledged(joined.features_dir).values()
+    assert (known.path, known.sample_ids) == (shard, ("s0", "s1"))
+    assert [path.name for path in (joined.features_dir / "shards").iterdir()] == ["000001.safetensors"]
+    verdict = verify(joined.features_dir, tiny_models["llama"])
+    assert (verdict.ok, verdict.samples) == (True, 2)
