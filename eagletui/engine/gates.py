@@ -81,12 +81,12 @@ class Gates:
     async def pause(self, reason: PauseReason, detail: str) -> None:
         """Pause, or give an existing pause another reason."""
         level: Level = "info" if reason == "user" else "warn"
-        await self._ledger.do(partial(_write_state, "paused", level, detail, reason))
+        await self._ledger.do(partial(_write_state, "paused", level, detail, reason), urgent=True)
         self.state, self.reason = "paused", reason
 
     async def move(self, state: RunState, why: str) -> None:
         """Move to a state other than paused."""
-        await self._ledger.do(partial(_write_state, state, "info", why, None))
+        await self._ledger.do(partial(_write_state, state, "info", why, None), urgent=True)
         self.state, self.reason, self._wanted = state, None, None
 
     async def stop(self) -> None:

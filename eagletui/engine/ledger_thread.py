@@ -9,11 +9,12 @@ import contextlib
 import logging
 import os
 import time
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from eagletui.core.errors import DiskFullError, LedgerBusyError, LedgerError
 from eagletui.ledger.writer import LedgerWriter
@@ -42,25 +43,26 @@ class LedgerThread:
         self._writer = LedgerWriter(path)
         self._file = path.stat()
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ledger")
+        self._urgent: deque[tuple[Callable[[LedgerWriter], Any], Future[Any]]] = deque()
         self._patience = asyncio.Event()
         self._stuck_at: float | None = None
         self._notes: list[_HeadersNote] = []
         self._noting: asyncio.Task[None] | None = None
 
-    async def do(self, act: Callable[[LedgerWriter], T]) -> T:
+    async def do(self, act: Callable[[LedgerWriter], T], *, urgent: bool = False) -> T:
         """Run an act in the thread; acts run one after another, in the order asked.
 
         Args:
             act: may run again where its transaction was rolled back, so it is one transaction or several that may be
                 repeated.
+            urgent: goes before all that waits and is not urgent, for orders of people: a slow disk makes long queues.
 
         Raises:
             LedgerError: it cannot be written at all, or not now and `give_up` was called.
         """
-        loop = asyncio.get_running_loop()
         while True:
             try:
-                done = await asyncio.shield(loop.run_in_executor(self._executor, act, self._writer))
+                done = await asyncio.shield(asyncio.wrap_future(self._submit(act, urgent)))
             except (DiskFullError, LedgerBusyError) as error:
                 self._note_stuck(error)
                 if self._patience.is_set():
@@ -73,6 +75,28 @@ class LedgerThread:
                 log.warning("the ledger can be written again, after %.0f s", time.monotonic() - self._stuck_at)
                 self._stuck_at = None
             return done
+
+    def _submit(self, act: Callable[[LedgerWriter], T], urgent: bool) -> "Future[T]":
+        if not urgent:
+            return self._executor.submit(self._turn, act)
+        future: Future[T] = Future()
+        self._urgent.append((act, future))
+        self._executor.submit(self._take_urgent)
+        return future
+
+    def _turn(self, act: Callable[[LedgerWriter], T]) -> T:
+        self._take_urgent()
+        return act(self._writer)
+
+    def _take_urgent(self) -> None:
+        while self._urgent:
+            act, future = self._urgent.popleft()
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(act(self._writer))
+            except BaseException as error:  # as the executor does: whoever waits for the act gets its error
+                future.set_exception(error)
 
     def give_up(self) -> None:
         """Wait no longer for a disk that is full or a ledger that is locked."""

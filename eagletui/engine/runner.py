@@ -167,6 +167,7 @@ class Runner:
         self._crash: BaseException | None = None
         self._signals = 0
         self._reconciling: asyncio.Task[None] | None = None
+        self._cross_checking: asyncio.Task[None] | None = None
         self._unsettled: dict[int, OpenAttempt] = {}
         self._limits_may_lift = True
         """Money moved or a limit changed since a pause was last looked at."""
@@ -235,8 +236,7 @@ class Runner:
             await self._land()
             beats = self._fleet.beats()
             await self._fleet.close()
-            if self._reconciling is not None:
-                tasks.append(self._reconciling)
+            tasks += [task for task in (self._reconciling, self._cross_checking) if task is not None]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -274,6 +274,7 @@ class Runner:
                 )
                 self._dispatcher.land(flight, await self._fleet.take_kept(kept, self._dispatcher.order(flight)))
                 kept_answers += 1
+                await self._steering.poll()
         while self._filing.waiting and not self._filing.failed:
             self._wake.clear()
             await self._wake.wait()
@@ -312,7 +313,8 @@ class Runner:
         if self._gates.is_open:
             await self._gates.move("draining", "Every sample has ended.")
         elif self._gates.state == "draining":
-            await self._settler.cross_check()
+            if not self._is_cross_checked():
+                return None
             left = await self._ledger.do(lambda writer: writer.next_due_at())
             await self._gates.move("done" if left is None else "stopped", "Everything under way has ended.")
             return self._code()
@@ -326,6 +328,16 @@ class Runner:
             self._reconciling = self._spawn(self._settler.reconcile(self._is_still))
             self._reconciling.add_done_callback(self._reconciled)
         return False
+
+    def _is_cross_checked(self) -> bool:
+        """Tell whether the whole run was held against the key; begin to, beside the loop, which goes on to steer."""
+        if self._cross_checking is None:
+            self._cross_checking = self._spawn(self._settler.cross_check())
+            self._cross_checking.add_done_callback(lambda _: self._wake.set())
+        if not self._cross_checking.done():
+            return False
+        self._cross_checking.result()
+        return True
 
     def _is_still(self) -> bool:
         return not self._dispatcher.flights and not self._filing.waiting and self._settler.is_quiet

@@ -93,20 +93,20 @@ class Steering:
         orders = self.reader.commands_pending()
         for order in orders:
             outcome = await self._apply(order)
-            await self.ledger.do(partial(_record, order.id, outcome))
+            await self.ledger.do(partial(_record, order.id, outcome), urgent=True)
         return len(orders)
 
     async def doubt_files(self) -> str | None:
         """Say, also in the log, where the limit of open files leaves room for fewer requests than are wanted."""
         doubt = self.files.doubt(self.pace.max_in_flight)
         if doubt is not None:
-            await self.ledger.do(lambda writer: writer.event("warn", "engine", "files", doubt))
+            await self.ledger.do(lambda writer: writer.event("warn", "engine", "files", doubt), urgent=True)
         return doubt
 
     async def _apply(self, order: CommandRow) -> Outcome:
         if order.verb not in _VERBS:
             return Outcome(False, f"No verb is called {clean_line(order.verb, 40)}.")
-        if order.verb in _SETTINGS and await self.ledger.do(partial(_was_overtaken, order)):
+        if order.verb in _SETTINGS and await self.ledger.do(partial(_was_overtaken, order), urgent=True):
             return Outcome(False, f"A later {order.verb} was applied before this one.")
         shape, act = _VERBS[order.verb]
         try:
@@ -155,26 +155,26 @@ class Steering:
 
     async def _cap(self, args: _Usd) -> Outcome:
         cap_pico = usd_to_pico(args.usd)
-        changed = await self.ledger.do(lambda writer: writer.set_cap(cap_pico))
+        changed = await self.ledger.do(lambda writer: writer.set_cap(cap_pico), urgent=True)
         self.money_moved()
         return Outcome(changed, f"The cap is {format_usd(cap_pico)}.")
 
     async def _stop_at(self, args: _Usd) -> Outcome:
         stop_at_pico = usd_to_pico(args.usd)
-        changed = await self.ledger.do(lambda writer: writer.set_stop_at(stop_at_pico))
+        changed = await self.ledger.do(lambda writer: writer.set_stop_at(stop_at_pico), urgent=True)
         self.money_moved()
         return Outcome(changed, f"Admission ends at {format_usd(stop_at_pico)} settled.")
 
     async def _in_flight(self, args: _Count) -> Outcome:
         if not 1 <= args.n <= MAX_IN_FLIGHT:
             return Outcome(False, f"At least 1 and at most {MAX_IN_FLIGHT:,} requests in flight, not {args.n}.")
-        changed = await self.ledger.do(lambda writer: writer.set_max_in_flight(args.n))
+        changed = await self.ledger.do(lambda writer: writer.set_max_in_flight(args.n), urgent=True)
         self.pace.max_in_flight = args.n
         doubt = await self.doubt_files()
         return Outcome(changed, doubt or f"At most {args.n} requests in flight.")
 
     async def _retry(self, args: _Samples) -> Outcome:
-        queued = await self.ledger.do(lambda writer: writer.retry(args.samples, suspect=args.suspect))
+        queued = await self.ledger.do(lambda writer: writer.retry(args.samples, suspect=args.suspect), urgent=True)
         self.queue_moved()
         return Outcome(queued > 0, f"{queued} samples queued again.")
 
@@ -182,19 +182,22 @@ class Steering:
         if not await self._knows(args.endpoint):
             return Outcome(False, unknown_endpoint(args.endpoint, list(self.pace.lanes)))
         since = time.time() if args.since is None else args.since
-        moved = await self.ledger.do(lambda writer: writer.quarantine(args.endpoint, since))
+        # Nothing more is bought there from here on; to set aside many answers takes the ledger longer.
         self._close_lane(args.endpoint, closed=True)
+        moved = await self.ledger.do(lambda writer: writer.quarantine(args.endpoint, since), urgent=True)
         return Outcome(moved.changed, quarantine_words(args.endpoint, moved))
 
     async def _release(self, args: _Release) -> Outcome:
         if not await self._knows(args.endpoint):
             return Outcome(False, unknown_endpoint(args.endpoint, list(self.pace.lanes)))
-        moved = await self.ledger.do(lambda writer: writer.release(args.endpoint))
+        moved = await self.ledger.do(lambda writer: writer.release(args.endpoint), urgent=True)
         self._close_lane(args.endpoint, closed=False)
         return Outcome(moved.changed, release_words(args.endpoint, moved))
 
     async def _knows(self, endpoint: str) -> bool:
-        return endpoint in self.pace.lanes or await self.ledger.do(lambda writer: writer.knows_endpoint(endpoint))
+        return endpoint in self.pace.lanes or await self.ledger.do(
+            lambda writer: writer.knows_endpoint(endpoint), urgent=True
+        )
 
     def _close_lane(self, endpoint: str, *, closed: bool) -> None:
         """Stop asking an endpoint that is on offer, or ask it again."""

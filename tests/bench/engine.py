@@ -29,6 +29,9 @@ STEERING_S: Final = 0.25
 QUICK: Final = replace(REFERENCE, samples=200, first_token_s=0.1, tokens_per_s=600.0)
 """Its reference takes 10 s, so that its answers have to come 20 times as fast."""
 EVENTS: Final = replace(REFERENCE, samples=400, max_in_flight=400)
+QUICK_BREAKING: Final = replace(
+    engine_parts.BREAKING, samples=150, output_tokens=60, first_token_s=0.3, max_in_flight=100
+)
 QUICK_EVENTS: Final = replace(REFERENCE, samples=60, first_token_s=0.5, tokens_per_s=200.0, max_in_flight=60)
 SHORT: Final = Job(2_000, 100, 100, 256, 0.0, None, 64, "50.00", stream="never")
 
@@ -41,6 +44,7 @@ def main() -> None:
     ratio: dict[str, Any] = {}
     raw: dict[str, Any] = {}
     _pace(QUICK if quick else REFERENCE, ratio, raw)
+    _breaking(QUICK_BREAKING if quick else engine_parts.BREAKING, raw)
     _events(QUICK_EVENTS if quick else EVENTS, (1,) if quick else (1, 2), ratio, raw)
     _curator(replace(SHORT, samples=400) if quick else SHORT, quick, ratio, raw)
     if not quick:
@@ -92,6 +96,15 @@ def _pace(job: Job, ratio: dict[str, Any], raw: dict[str, Any]) -> None:
         "settled_pico": spend.settled_pico,
         "steering_ms": {order.verb: round(order.seconds * 1e3) for order in orders},
     }
+
+
+def _breaking(job: Job, raw: dict[str, Any]) -> None:
+    most, orders = engine_parts.broken_off(job)
+    names = {"pause": "pause --now"}
+    took = {names.get(order.verb, order.verb): round(order.seconds * 1e3) for order in orders}
+    shown = ", ".join(f"{verb} {ms}" for verb, ms in took.items())
+    print(f"with {most:,} streams in flight: {shown} ms, asked: at most {STEERING_S * 1e3:.0f}")
+    raw["breaking_off"] = {"most_in_flight": most, "steering_ms": took}
 
 
 def _by_verb(orders: Sequence[Steered]) -> str:

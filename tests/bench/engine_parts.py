@@ -59,6 +59,9 @@ _STEERING: Final[tuple[tuple[Verb, dict[str, Any]], ...]] = (
 )
 """Orders given one after the other while the reference job runs; none of them breaks a request off."""
 
+BREAKING: Final = Job(1_500, 60, 200, 512, 1.0, 25.0, 1_000, "20.00", stream="always")
+"""Answers of 9 s, of which nearly all can be under way at once."""
+
 
 @dataclass(frozen=True, slots=True)
 class Steered:
@@ -93,6 +96,32 @@ def _steer(run: RunFolder, snapshot: Snapshot, marks: dict[str, Any]) -> None:
         verb, args = _STEERING[number]
         commands.issue(run.ledger_path, verb, args)
         marks.update(orders=number + 1, next_at=now + 0.4)
+
+
+def broken_off(job: Job) -> tuple[int, list[Steered]]:
+    """Break off what is in flight, go on, and stop the run.
+
+    Returns:
+        How many requests were in flight at most, and how fast the orders took effect.
+    """
+    with folder() as path, provider(path / "p", job) as (url, pid):
+        run = new_run(path / "run", url, job, prompts(job))
+        outcome = run_engine(run, pid, visit=_break_off, ends="stopped")
+        return outcome.most_in_flight, steered(run.folder)
+
+
+def _break_off(run: RunFolder, snapshot: Snapshot, marks: dict[str, Any]) -> None:
+    """Give each order when there is most to do for it; money of what was broken off is asked for meanwhile."""
+    in_flight, most = snapshot.states["in_flight"], snapshot.run.max_in_flight
+    due: dict[int, tuple[bool, Verb, dict[str, Any]]] = {
+        0: (in_flight >= 0.9 * most, "pause", {"now": True}),
+        1: (in_flight == 0, "resume", {}),
+        2: (in_flight >= 0.4 * most, "stop", {}),
+    }
+    number = marks.setdefault("orders", 0)
+    if number in due and due[number][0]:
+        commands.issue(run.ledger_path, due[number][1], due[number][2])
+        marks["orders"] = number + 1
 
 
 def steered(run: RunFolder) -> list[Steered]:

@@ -204,9 +204,15 @@ Visit = Callable[[RunFolder, Snapshot, dict[str, Any]], None]
 
 
 def run_engine(
-    run: EngineRun, provider_pid: int, *, deadline_s: float = 900.0, visit: Visit | None = None, profile: str = ""
+    run: EngineRun,
+    provider_pid: int,
+    *,
+    deadline_s: float = 900.0,
+    visit: Visit | None = None,
+    profile: str = "",
+    ends: str = "done",
 ) -> Outcome:
-    """Run an engine over a run until it is done.
+    """Run an engine over a run until it ends.
 
     Args:
         run: from `new_run`.
@@ -214,6 +220,7 @@ def run_engine(
         deadline_s: gives up after so long.
         visit: called at every look.
         profile: a file for cProfile's figures, or "".
+        ends: the state that the run ends in.
     """
     module = ["-m", "eagletui.engine"] if not profile else ["-m", "cProfile", "-o", profile, "-m", "eagletui.engine"]
     with run.folder.log_path("engine").open("a") as log:
@@ -237,7 +244,7 @@ def run_engine(
                 process.kill()
             time.sleep(LOOK_S)
         snapshot = reader.snapshot()
-    if snapshot.run.state != "done":
+    if snapshot.run.state != ends:
         raise SystemExit(f"the run is {snapshot.run.state} ({snapshot.run.pause_detail})\n{run.log()[-3000:]}")
     return Outcome(
         wall_s=wall,

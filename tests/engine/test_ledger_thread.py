@@ -2,7 +2,9 @@
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -93,6 +95,32 @@ async def test_who_gives_up_is_told_why_and_nothing_was_written(path: Path, ledg
 async def test_another_fault_is_not_waited_for(ledger: LedgerThread) -> None:
     with pytest.raises(LedgerError, match="refused a change"):
         await ledger.do(lambda writer: writer.set_run_state("done"))
+
+
+async def test_an_order_goes_before_all_that_waits_and_fails_alone(path: Path, ledger: LedgerThread) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+    done: list[str] = []
+
+    def slow(_: LedgerWriter) -> None:
+        begun.set()
+        may_end.wait(10.0)
+
+    def says(words: str, _: LedgerWriter) -> None:
+        done.append(words)
+        if words == "fails":
+            raise LedgerError("no")
+
+    acts = [asyncio.create_task(ledger.do(slow))]
+    await asyncio.to_thread(begun.wait, 10.0)
+    acts += [asyncio.create_task(ledger.do(partial(says, f"waits {number}"))) for number in range(3)]
+    orders = [asyncio.create_task(ledger.do(partial(says, words), urgent=True)) for words in ("fails", "order")]
+    await asyncio.sleep(0)  # every act is asked for
+    may_end.set()
+    await orders[1]
+    with pytest.raises(LedgerError, match="no"):
+        await orders[0]
+    await asyncio.gather(*acts)
+    assert done == ["fails", "order", "waits 0", "waits 1", "waits 2"]
 
 
 def test_a_ledger_that_was_moved_or_replaced_is_noticed(path: Path) -> None:

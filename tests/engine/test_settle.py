@@ -218,10 +218,10 @@ class Interrupted(LedgerThread):
 
     during_adjustment: Callable[[], None] | None = None
 
-    async def do(self, act: Callable[[LedgerWriter], T]) -> T:
+    async def do(self, act: Callable[[LedgerWriter], T], *, urgent: bool = False) -> T:
         """Do it, and let the other thing happen if it was an adjustment."""
         adjustments = await super().do(_adjustments)
-        done = await super().do(act)
+        done = await super().do(act, urgent=urgent)
         if self.during_adjustment is not None and await super().do(_adjustments) > adjustments:
             self.during_adjustment()
         return done
