@@ -1,12 +1,23 @@
 """An endpoint that gives nothing for minutes is taken out and looked at again; the run pauses when none is left."""
 
 import random
+from typing import cast
 
+import aiohttp
 import pytest
 
+from eagletui.core.drift import Verdict
+from eagletui.engine.answers import ReadySample
 from eagletui.engine.breaker import BREAK_FAILURES, BREAK_S, LOOK_MAX_S, LOOK_S, PATIENT_S
-from eagletui.engine.pace import Pace
+from eagletui.engine.dispatch import Dispatcher, Flight, RetryRule
+from eagletui.engine.fleet import Fleet
+from eagletui.engine.ledger_thread import LedgerThread
+from eagletui.engine.market import unlisted
+from eagletui.engine.pace import Manner, Pace
+from eagletui.engine.taking import Taken
 from eagletui.ledger.reader import LedgerReader
+from eagletui.providers import errors
+from eagletui.providers.base import Provider, ProviderFailure
 from tests.engine.books import assert_books_agree, assert_every_sample_answered_once
 from tests.engine.conftest import NewRun
 from tests.provider_fixture import StartProvider
@@ -138,6 +149,63 @@ def test_a_person_puts_every_broken_endpoint_back(pace: Pace) -> None:
     )
     pace.mend()
     assert set(picked(pace, now)) == {"a", "b"}
+    assert pace.has_working_lane
+
+
+def dispatcher_of(pace: Pace) -> Dispatcher:
+    return Dispatcher(
+        provider=cast(Provider, None),
+        model_id="m",
+        pace=pace,
+        fleet=cast(Fleet, None),
+        ledger=cast(LedgerThread, None),
+        retry=RetryRule(7, 3),
+        landed=lambda landing: None,
+        crashed=lambda error: None,
+        verdict_of=lambda tag: Verdict(),
+    )
+
+
+def flight_to(tag: str, sent_at: float, attempt_id: int = 1) -> Flight:
+    manner = Manner("text", stream=False, logprobs=False)
+    return Flight(cast(ReadySample, None), unlisted(tag), manner, attempt_id, hold_pico=0, sent_at=sent_at)
+
+
+@pytest.mark.parametrize(
+    ("failure", "counts"),
+    [
+        (errors.from_status(500, {}, b""), True),
+        (errors.from_status(429, {}, b""), True),
+        (errors.from_transport(aiohttp.ServerDisconnectedError(), headers_seen=False), True),
+        (ProviderFailure("first_event_timeout", "No first event within 300 s."), True),
+        (ProviderFailure("not_json", "The reply is a web page."), True),
+        (errors.from_status(400, {}, b""), False),
+        (errors.from_status(422, {}, b""), False),
+        (errors.from_status(401, {}, b""), False),
+        (errors.from_status(402, {}, b""), False),
+        (errors.from_status(403, {}, b'{"error": {"metadata": {"reasons": ["violence"]}}}'), False),
+        (ProviderFailure("aborted", "Aborted on request."), False),
+    ],
+    ids=lambda value: value.kind if isinstance(value, ProviderFailure) else "",
+)
+def test_only_what_an_endpoint_does_counts_against_it(pace: Pace, failure: ProviderFailure, counts: bool) -> None:
+    dispatcher_of(pace)._learn(flight_to("a", 0.0), Taken(None, None, failure))
+    assert pace.lanes["a"].breaker.failures == counts
+    assert pace.has_working_lane
+
+
+def test_a_missing_endpoint_is_taken_out_and_a_reply_under_way_is_known_to_the_breaker(pace: Pace) -> None:
+    dispatcher = dispatcher_of(pace)
+    dispatcher.flights[1] = flight_to("a", 100.0)
+    assert dispatcher._awaits("a", 100.0)
+    assert not dispatcher._awaits("a", 99.0)
+    assert not dispatcher._awaits("b", 100.0)
+    dispatcher.flights[1].receiving = False
+    assert not dispatcher._awaits("a", 100.0)
+    gone = errors.from_status(404, {}, b'{"error": {"message": "No endpoints found"}}')
+    dispatcher._learn(flight_to("a", 0.0), Taken(None, None, gone))
+    assert pace.lanes["a"].breaker.is_broken
+    assert "no_endpoint, HTTP 404: No endpoints found" in pace.news[0]
     assert pace.has_working_lane
 
 
