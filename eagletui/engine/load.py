@@ -28,6 +28,8 @@ FULL_LAG_S: Final = 0.2
 SATURATED_CORES: Final = 0.95
 """A process that uses so much of its core, or whose loop is so late, holds the pace back."""
 FULL_UNJUDGED: Final = 60
+BUSY_LOOKS: Final = 10
+"""A receiver costs more than a second of CPU to start, which a shorter burst does not give back."""
 EASY_PART: Final = 0.75
 """Of each limit; between this and the limit the share stays."""
 
@@ -164,13 +166,13 @@ class Load:
             await self._tell()
 
     def _helps(self, strain: Strain) -> bool:
-        """Tell whether another receiver is due: two busy looks in a row, and a core for it."""
+        """Tell whether another receiver is due: busy for seconds on end, and a core for it."""
         remotes = self.fleet.remotes.values()
         if self.receivers != "auto" or any(not remote.ready for remote in remotes) or self.fleet.deaths:
             return False
         is_busy = strain.cores >= BUSY_CORES or strain.unjudged >= FULL_UNJUDGED
         self._busy_looks = self._busy_looks + 1 if is_busy else 0
-        if self._busy_looks < 2 or len(remotes) >= self.cores - 1:
+        if self._busy_looks < BUSY_LOOKS or len(remotes) >= self.cores - 1:
             return False
         self._busy_looks = 0
         return True

@@ -36,7 +36,8 @@ async def bounded_body(response: httpx.Response, limit_bytes: int) -> AsyncItera
     if inflater is None and coding not in ("identity", ""):
         raise _unreadable(response, f"The reply is compressed as {coding[:40]!a}, which was not asked for.")
     room = limit_bytes
-    async for chunk in response.aiter_raw():
+    assert isinstance(response.stream, httpx.AsyncByteStream)
+    async for chunk in response.stream:
         if inflater is not None:
             try:
                 chunk = inflater.decompress(chunk, room + 1)

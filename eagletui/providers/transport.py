@@ -5,10 +5,12 @@ parsed here: chunks are appended, and only the end marker and the presence of an
 """
 
 import asyncio
+import contextlib
 import functools
 import json
 import ssl
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Final, Self
@@ -90,6 +92,11 @@ class Watchdog:
 
 
 @functools.cache
+def _url(text: str) -> httpx.URL:
+    return httpx.URL(text)
+
+
+@functools.cache
 def _authorities() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
@@ -117,18 +124,22 @@ class HttpTransport:
         self._timeouts = timeouts
         verify = _trust(self._base_url)
         authorization = {"Authorization": f"Bearer {key}"} if key else {}
-        self._client = httpx.AsyncClient(
-            transport=httpx_aiohttp.AiohttpTransport(
-                verify=verify,
-                client=lambda: aiohttp.ClientSession(
-                    connector=aiohttp.TCPConnector(limit=0, ssl=verify, keepalive_timeout=KEEP_ALIVE_S),
-                    cookie_jar=aiohttp.DummyCookieJar(),
-                ),
+        timeout = httpx.Timeout(None, connect=timeouts.connect_s)
+        self._connections = httpx_aiohttp.AiohttpTransport(
+            verify=verify,
+            client=lambda: aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, ssl=verify, keepalive_timeout=KEEP_ALIVE_S),
+                cookie_jar=aiohttp.DummyCookieJar(),
             ),
-            timeout=httpx.Timeout(None, connect=timeouts.connect_s),
+        )
+        self._client = httpx.AsyncClient(
+            transport=self._connections,
+            timeout=timeout,
             headers={"Accept-Encoding": "identity", "User-Agent": "eagletui", **headers, **authorization},
             trust_env=False,
         )
+        self._post_headers = [*self._client.headers.multi_items(), ("Content-Type", "application/json")]
+        self._extensions = {"timeout": timeout.as_dict()}
 
     def __repr__(self) -> str:
         return f"HttpTransport({self._base_url!r})"
@@ -179,14 +190,19 @@ class HttpTransport:
         started_at = time.monotonic()
         total = loop.time() + self._timeouts.total_s
         first_event = min(total, loop.time() + self._timeouts.first_event_s) if stream else total
-        request = self._client.build_request(
-            "POST", self._base_url + path, content=body, headers={"Content-Type": "application/json"}
-        )
         response: httpx.Response | None = None
         receiver: Receiver | None = None
         try:
+            request = httpx.Request(
+                "POST",
+                _url(self._base_url + path),
+                headers=self._post_headers,
+                content=body,
+                extensions=self._extensions,
+            )
             async with Watchdog(first_event) as watchdog:
-                response = await self._client.send(request, stream=True)
+                # The client's own way knows redirects, cookies and log-ins, which cost as much as the request itself.
+                response = await self._connections.handle_async_request(request)
                 generation_id = self._generation_id(response.headers)
                 await on_headers(generation_id, response.status_code)
                 if response.status_code != 200:
@@ -276,7 +292,9 @@ class Receiver:
             started_at: when the request was sent, monotonic seconds.
             total: when the whole request must have ended, in the loop's time.
         """
+        assert isinstance(response.stream, httpx_aiohttp.transport.AiohttpResponseStream)
         self._response = response
+        self._stream = response.stream
         self._watchdog = watchdog
         self._event_s = timeouts.event_s
         self.generation_id = generation_id
@@ -321,7 +339,8 @@ class Receiver:
                     continue
                 self._watchdog.move(min(moment + self._event_s, self._total))
                 if len(chunk) < CROWDED_BYTES:
-                    await asyncio.sleep(min(GATHER_S, (moment - began) * GATHER_PART))
+                    with self._unheard():
+                        await asyncio.sleep(min(GATHER_S, (moment - began) * GATHER_PART))
         except RuntimeError as error:
             # aiohttp's reader says so of a connection that broke in a way it has no error for.
             self._take_unread(limit_bytes)
@@ -330,11 +349,25 @@ class Receiver:
             self._take_unread(limit_bytes)
             raise
 
+    @contextlib.contextmanager
+    def _unheard(self) -> Iterator[None]:
+        """Let events gather in the kernel's buffer: taking each from the socket costs more than reading it."""
+        connection = self._stream._aiohttp_response.connection
+        socket = None if connection is None else connection.transport
+        if socket is None or socket.is_closing():
+            yield
+            return
+        socket.pause_reading()
+        try:
+            yield
+        finally:
+            if not socket.is_closing():
+                socket.resume_reading()
+
     def _take_unread(self, limit_bytes: int) -> None:
         """Take what arrived while events gathered, before the connection broke: aiohttp's reader gives it to nobody."""
-        stream = getattr(self._response.stream, "_stream", self._response.stream)  # httpx binds it to its client
-        if isinstance(stream, httpx_aiohttp.transport.AiohttpResponseStream) and not is_coded(self._response):
-            unread = bytes(stream._aiohttp_response.content._read_nowait(-1))
+        if not is_coded(self._response):
+            unread = bytes(self._stream._aiohttp_response.content._read_nowait(-1))
             self._take(unread[: max(0, limit_bytes - len(self._body))])
 
     def _take(self, chunk: bytes) -> bool:
