@@ -1,12 +1,15 @@
 """The measurements of the screens benchmark, one function each."""
 
 import asyncio
+import contextlib
 import gc
 import hashlib
 import os
 import select
+import signal
+import subprocess
+import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +21,8 @@ from eagletui.ledger import create
 from eagletui.ledger.locks import RoleLock
 from eagletui.ledger.writer import LedgerWriter
 from tests.bench.engine_parts import REFERENCE
-from tests.bench.job import cpu_s, new_run, prompts, provider, run_engine
+from tests.bench.job import Job, cpu_s, new_run, prompts, provider
+from tests.engine.run_folder import EngineRun
 from tests.ledger import million
 from tests.ledger.million import make_million
 from tests.tui.driving import opened
@@ -37,10 +41,10 @@ class Bare(App):
         yield Static("painted")
 Bare().run()
 """
-_PACED: Final = replace(
-    REFERENCE, prompt_tokens=300, samples=2_000, first_token_s=0.5, tokens_per_s=200.0, max_in_flight=80
+PACED: Final = replace(
+    REFERENCE, prompt_tokens=300, samples=600, first_token_s=0.5, tokens_per_s=200.0, max_in_flight=80
 )
-"""80 in flight for 4 s each: the reference's 20 samples a second, without its long start."""
+"""80 in flight for 4 s each: the reference's 20 samples and 14,000 tokens a second, without its long start."""
 
 
 class Paint(NamedTuple):
@@ -55,11 +59,19 @@ class Keys:
     """How fast keys were answered."""
 
     latencies_s: list[float]
-    """While the engine worked."""
-    idle_p95_s: float
-    """Of the same keys without an engine."""
+    """Of keys on a screen, while the engine worked."""
+    opening_s: list[float]
+    """Of keys that open another screen, the first time included, while the engine worked."""
+    idle_s: list[float]
+    """Of keys on a screen, without an engine."""
     samples_per_s: float
     """What the engine did meanwhile."""
+    in_flight: int
+    """Samples, at the end."""
+    cpu_per_s: float
+    """CPU seconds a second of the screens."""
+    provider_cpu_per_s: float
+    """CPU seconds a second of the provider, on the same cores."""
 
 
 class Watched(Terminal):
@@ -135,70 +147,112 @@ def _painted(arguments: list[str], part: bytes, program: str) -> Paint:
     return Paint(round(wall, 4), cpu)
 
 
-def key_latencies(seconds: float) -> Keys:
-    """Press keys while an engine works at the reference's pace, and without one."""
+def key_latencies(job: Job, warm: int, seconds: float) -> Keys:
+    """Press keys on several screens while an engine works, and without one.
+
+    Args:
+        job: what the engine buys from a provider on the same cores.
+        warm: answers to wait for before the first key.
+        seconds: how long to press.
+    """
     with tempfile.TemporaryDirectory(prefix="eagletui-bench-") as path:
-        job = replace(_PACED, samples=round(20 * (seconds + 8)))
         with provider(Path(path) / "p", job) as (url, pid):
             run = new_run(Path(path) / "run", url, job, prompts(job))
-            engine = threading.Thread(target=run_engine, args=(run, pid), daemon=True)
-            engine.start()
-            with shown(["attach", str(run.folder.path)]) as watched, run.reader() as reader:
-                while reader.snapshot().answered < 20:
-                    time.sleep(0.2)
-                before, began = reader.snapshot().answered, time.monotonic()
-                busy = _press(watched, seconds)
-                pace = (reader.snapshot().answered - before) / (time.monotonic() - began)
-            engine.join(PATIENCE_S)
-            with shown(["attach", str(run.folder.path)]) as watched:
-                idle = sorted(_press(watched, 3.0))
-    return Keys(busy, idle[round(0.95 * (len(idle) - 1))], pace)
+            with _engine(run), run.reader() as reader, shown(["attach", str(run.folder.path)]) as watched:
+                watched.until(b"proved")
+                while reader.snapshot().answered < warm:
+                    watched.collect(0.2)
+                before, began, cpu, theirs = (
+                    reader.snapshot().answered,
+                    time.monotonic(),
+                    cpu_s(watched.pid),
+                    cpu_s(pid),
+                )
+                busy, opened_s = _press(watched, seconds)
+                snapshot, wall = reader.snapshot(), time.monotonic() - began
+                cpu, theirs = cpu_s(watched.pid) - cpu, cpu_s(pid) - theirs
+        with shown(["attach", str(run.folder.path)]) as watched:
+            watched.until(b"proved")
+            idle, _ = _press(watched, 3.0)
+    return Keys(
+        busy, opened_s, idle, (snapshot.answered - before) / wall, snapshot.in_flight, cpu / wall, theirs / wall
+    )
 
 
-def _press(watched: Watched, seconds: float) -> list[float]:
-    """Move the cursor of the samples, four times a second or so; give the time from each key to its paint."""
-    watched.until(b"proved")
-    watched.write(b"2")
-    watched.until(b"Preview")
-    watched.collect(0.5)
-    found = []
+@contextmanager
+def _engine(run: EngineRun) -> Iterator[None]:
+    """Run an engine, and end it with its receivers whatever they are at."""
+    command = [sys.executable, "-m", "eagletui.engine", str(run.folder.path)]
+    with run.folder.log_path("engine").open("a") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
+    try:
+        yield
+        if process.poll() is not None:
+            raise SystemExit(f"the engine ended before the last key:\n{run.log()[-3000:]}")
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+_TOUR: Final = (
+    (b"2", b"Preview", b"jjjkkkjj", b">"),
+    (b"1", b"attention", b"\t\t\t", b">"),
+    (b"5", b"follow", b"ttt", b"follow"),
+)
+"""Key of a screen, what shows that it is there, the keys pressed on it, and what each of them paints."""
+
+
+def _press(watched: Watched, seconds: float) -> tuple[list[float], list[float]]:
+    """Press keys on several screens, four a second or so; give the times from each key to its paint.
+
+    Returns:
+        Those of keys on a screen, and those of keys that open another screen.
+    """
+    on_screen: list[float] = []
+    opening: list[float] = []
     deadline = time.monotonic() + seconds
-    for number in range(1_000_000):
-        if time.monotonic() > deadline:
-            break
-        watched.forget()
-        began = time.perf_counter()
-        watched.write(b"j" if number % 6 < 3 else b"k")
-        found.append(watched.until(b">") - began)
-        watched.collect(0.2)
+    while time.monotonic() < deadline:
+        for screen, title, keys, mark in _TOUR:
+            opening.append(_answer(watched, screen, title))
+            on_screen += [_answer(watched, keys[number : number + 1], mark) for number in range(len(keys))]
+    return on_screen, opening
+
+
+def _answer(watched: Watched, key: bytes, mark: bytes) -> float:
+    watched.forget()
+    began = time.perf_counter()
+    watched.write(key)
+    found = watched.until(mark) - began
+    watched.collect(0.2)
     return found
 
 
-def bytes_at_1hz(seconds: int) -> int:
-    """Count what the dashboard writes while an answer comes every second."""
+def bytes_on_the_wire(seconds: int) -> tuple[int, int]:
+    """Count what the dashboard writes while an answer comes every second, and that of a finished run."""
     with tempfile.TemporaryDirectory(prefix="eagletui-bench-") as path:
-        built = _busy(Path(path) / "run")
-        with RoleLock(built.path, "engine"), shown(["attach", str(built.path), "--refresh", "0.25"]) as watched:
-            watched.until(b"proved")
-            watched.collect(1.0)
-            written = 0
-            for number in range(seconds):
-                update(built, number)
-                written += len(watched.collect(1.0))
-    return written
-
-
-def bytes_of_a_finished_run(seconds: int) -> int:
-    """Count what the dashboard writes when there is nothing new."""
-    with tempfile.TemporaryDirectory(prefix="eagletui-bench-") as path:
-        built = _busy(Path(path) / "run")
-        with built.writer() as writer:
+        finished = _busy(Path(path) / "finished")
+        with finished.writer() as writer:
             writer.set_run_state("draining")
             writer.set_run_state("stopped")
-        with shown(["attach", str(built.path)]) as watched:
-            watched.until(b"proved")
-            watched.collect(6.0)  # the ledger's age is told in steps; the last one is after 5 s
-            return len(watched.collect(float(seconds)))
+        with shown(["attach", str(finished.path)]) as still:
+            still.until(b"proved")
+            drawn_at = time.monotonic()
+            changing = _bytes_at_1hz(_busy(Path(path) / "run"), seconds)
+            # The ledger's age is told in steps; the last one is after 5 s.
+            still.collect(max(0.0, drawn_at + 6.0 - time.monotonic()) + 0.1)
+            return changing, len(still.collect(float(seconds)))
+
+
+def _bytes_at_1hz(built: Built, seconds: int) -> int:
+    with RoleLock(built.path, "engine"), shown(["attach", str(built.path), "--refresh", "0.25"]) as watched:
+        watched.until(b"proved")
+        watched.collect(1.0)
+        written = 0
+        for number in range(seconds):
+            update(built, number)
+            written += len(watched.collect(1.0))
+    return written
 
 
 def growth_over(updates: int) -> int:
