@@ -3,6 +3,7 @@
 Files are streamed and no prompt is kept, so memory stays flat whatever the size.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ from eagletui.prompts.tables import open_prompts
 
 MAX_PROBLEMS: Final = 20
 PREVIEW_CHARACTERS: Final = 200
+_PREVIEWED: Final = 1_000
+_SEQUENCE_BEGINS: Final = re.compile("[\x1b\x90-\x9f]")
 _BATCH: Final = 500
 _LIVE_BATCH: Final = 100
 """So many a transaction while an engine may wait for the ledger."""
@@ -202,6 +205,7 @@ def _walk(section: PromptsSection, counted: Census, part: RunPart | None) -> Ite
             yield Problem(str(path), None, None, "a file that is listed twice", "each file once")
             continue
         file = open_prompts(path, section.turns)
+        here = 0
         for record in file:
             if isinstance(record, Problem):
                 yield record
@@ -215,15 +219,18 @@ def _walk(section: PromptsSection, counted: Census, part: RunPart | None) -> Ite
             elif takes(counted) and (chosen := _choose(path, record, section, counted)) is not None:
                 place = counted.prompts
                 counted.prompts += 1
-                counted.samples += chosen.samples
+                samples = chosen.samples
+                counted.samples += samples
                 if part is not None:
-                    counted.by_part[part.number_of(place)] += chosen.samples
+                    counted.by_part[part.number_of(place)] += samples
                     if not part.takes(place):
                         continue
-                counted.by_dataset[record.dataset] += chosen.samples
-                counted.by_file[path] += chosen.samples
+                counted.by_dataset[record.dataset] += samples
+                here += samples
                 counted.dropped += record.dropped
                 yield chosen
+        if here:
+            counted.by_file[path] += here
         if file.sha256 is not None:
             counted.sha256[path] = file.sha256
 
@@ -271,6 +278,11 @@ def _new_prompt(chosen: Chosen, part: RunPart | None) -> NewPrompt:
 
 def preview(prompt: Prompt) -> str:
     """Return the last user turn on one line, else the last turn's."""
-    users = [message for message in prompt.messages if message.role == "user"]
-    text = (users or prompt.messages)[-1].content or ""
+    last = next((message for message in reversed(prompt.messages) if message.role == "user"), prompt.messages[-1])
+    text = last.content or ""
+    if len(text) > _PREVIEWED:
+        # Cleaning costs by the length. A beginning will do, unless little of it is left or it may cut a sequence.
+        begins = clean_line(text[:_PREVIEWED], newline=" ").rstrip(" ")
+        if len(begins) > PREVIEW_CHARACTERS and _SEQUENCE_BEGINS.search(text, 0, _PREVIEWED) is None:
+            return begins[:PREVIEW_CHARACTERS]
     return clean_line(text, newline=" ")[:PREVIEW_CHARACTERS]

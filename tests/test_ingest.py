@@ -1,5 +1,6 @@
 """Ingestion: all or nothing, every fault with its line, stable keys, limits, and flat memory."""
 
+import contextlib
 import json
 import sqlite3
 import tracemalloc
@@ -11,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eagletui.config import PromptsSection
+from eagletui.core.chat import Message, Prompt
 from eagletui.core.errors import PromptFileError
-from eagletui.ingest import ingest, take_census
+from eagletui.core.text import clean_line
+from eagletui.ingest import PREVIEW_CHARACTERS, ingest, preview, take_census
 from eagletui.ledger.create import create_ledger
 from eagletui.ledger.filters import SampleFilter
 from eagletui.ledger.reader import LedgerReader
@@ -198,6 +201,35 @@ def test_previews_are_one_clean_line_of_the_last_question(tmp_path: Path, ledger
     with LedgerReader(ledger) as reader:
         (row,) = reader.rows(reader.sample_ids(SampleFilter()))
     assert row.preview == "ask this now"
+
+
+@given(
+    st.lists(
+        st.sampled_from(["word ", "x", "\n", "  ", "\r\n", "\t", "e\u0301\u0301\u0301\u0301", "\x1b[31m", "\x1b]0;t"])
+    ),
+    st.sampled_from(["", "y" * 500, " " * 1_200, "\n " * 700, "\u200b" * 1_500, "z" * 1_500]),
+    st.sampled_from(["", "\x07end", "\nend " * 300]),
+)
+def test_the_preview_of_a_long_text_is_that_of_the_whole(begins: list[str], filler: str, ends: str) -> None:
+    text = "".join(begins) + filler + ends
+    assert preview(Prompt((Message("user", text),))) == clean_line(text, newline=" ")[:PREVIEW_CHARACTERS]
+
+
+def test_the_indexes_of_a_bulk_are_those_of_the_schema(tmp_path: Path, ledger: Path) -> None:
+    def indexes() -> list[tuple[str, str]]:
+        with contextlib.closing(sqlite3.connect(ledger)) as connection:
+            return connection.execute(
+                "SELECT name, sql FROM sqlite_master WHERE type = 'index' ORDER BY rowid"
+            ).fetchall()
+
+    before = sorted(indexes(), key=str)
+    path = _file(tmp_path, "a.jsonl", {"id": "a", "prompt": "x"}, {"id": "b", "prompt": "y"})
+    with IngestWriter(ledger) as writer:
+        ingest(_section(path), writer)
+    assert sorted(indexes(), key=str) == before
+    with contextlib.closing(sqlite3.connect(ledger)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
 
 
 def test_memory_stays_flat_over_the_size_of_a_file(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from eagletui.core.chat import Message, Prompt
 from eagletui.core.tokdiff import Span
@@ -10,9 +10,8 @@ from eagletui.ledger.codecs import Packed
 from eagletui.ledger.rows import Encoding
 
 
-@dataclass(frozen=True, slots=True)
-class NewPrompt:
-    """A conversation to be added."""
+class NewPrompt(NamedTuple):
+    """A conversation to be added; a tuple, as a million of them may pass."""
 
     prompt_key: str
     """The given id, else a hash of the content."""

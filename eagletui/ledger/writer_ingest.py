@@ -17,6 +17,15 @@ from eagletui.ledger.writer_base import Writer
 _BULK_CACHE_KIB: Final = 65_536
 """Keys arrive in no order: with SQLite's 2 MiB their index is written and read again all the time."""
 
+_OF_NEW: Final = tuple(counter for counter in COUNTERS if (counter.table, counter.kind) == ("samples", "state"))
+"""Counters that a new sample adds to: it has a state and nothing else yet."""
+
+_OWN_INDEXES: Final = (
+    "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name = 'samples' AND sql IS NOT NULL"
+    " ORDER BY rowid"
+)
+"""Of samples, in the order of the schema; those of UNIQUE columns cannot be dropped."""
+
 
 def sample_keys(prompt: NewPrompt) -> Iterator[tuple[str, int, int]]:
     """Yield key, answer index and turn of each sample; the suffixes appear only where there are several."""
@@ -32,6 +41,9 @@ def sample_keys(prompt: NewPrompt) -> Iterator[tuple[str, int, int]]:
 
 class IngestWriter(Writer):
     """Writes of ingestion. Put a whole one inside `with writer.transaction():`, so that nothing stays of a bad one."""
+
+    _all_new = False
+    """In bulk into a ledger that had no prompts: no key can be known."""
 
     def add_source(self, path: Path | str, sha256: str, samples: int) -> int:
         """Record a prompt file and return its id; a file with the same content is recorded once.
@@ -68,22 +80,32 @@ class IngestWriter(Writer):
 
     @contextmanager
     def in_bulk(self) -> Iterator[None]:
-        """Add everything inside the block in one transaction, counted once at its end and not row by row."""
+        """Add everything inside the block in one transaction, counted and indexed once at its end, not row by row.
+
+        Into a ledger without prompts, keys are not looked up: each may be added once.
+        """
         with self._transactions.begin() as connection:
             triggers = connection.execute(
                 "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'samples'"
                 " AND (sql LIKE '%AFTER INSERT ON samples%' OR sql LIKE '%BEFORE INSERT ON samples%')"
             ).fetchall()
             (last,) = connection.execute("SELECT coalesce(max(id), 0) FROM samples").fetchone()
-            for name, _ in triggers:
-                connection.execute(f'DROP TRIGGER "{name}"')
+            indexes = [] if last else connection.execute(_OWN_INDEXES).fetchall()
+            for kind, dropped in (("TRIGGER", triggers), ("INDEX", indexes)):
+                for name, _ in dropped:
+                    connection.execute(f'DROP {kind} "{name}"')
             (usual,) = connection.execute("PRAGMA cache_size").fetchone()
             connection.execute(f"PRAGMA cache_size = -{_BULK_CACHE_KIB}")
-            yield
+            self._all_new = connection.execute("SELECT 1 FROM prompts LIMIT 1").fetchone() is None
+            try:
+                yield
+            finally:
+                self._all_new = False
+            for _, sql in indexes:
+                connection.execute(sql)
             connection.execute(f"PRAGMA cache_size = {usual}")
-            for counter in COUNTERS:
-                if counter.table == "samples":
-                    connection.execute(count_statement(counter, "samples.id > ?"), (last,))
+            for counter in _OF_NEW:
+                connection.execute(count_statement(counter, "samples.id > ?"), (last,))
             for _, sql in triggers:
                 connection.execute(sql)
 
@@ -103,7 +125,7 @@ class IngestWriter(Writer):
         with self._transactions.begin() as connection:
             if source_id is None:
                 (source_id,) = connection.execute("SELECT max(id) FROM sources").fetchone()
-            fresh = _fresh(connection, batch)
+            fresh = batch if self._all_new else _fresh(connection, batch)
             (last,) = connection.execute("SELECT coalesce(max(id), 0) FROM prompts").fetchone()
             numbered = [
                 (prompt, last + place if prompt.number is None else prompt.number)
@@ -116,19 +138,41 @@ class IngestWriter(Writer):
                     for prompt, number in numbered
                 ],
             )
-            rows = [row for prompt, number in numbered for row in _sample_rows(prompt, number)]
             try:
-                connection.executemany(
-                    "INSERT INTO samples (id, sample_key, prompt_id, answer_index, turn, dataset, not_before)"
-                    " VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    rows,
-                )
+                return _queue(connection, numbered)
             except sqlite3.IntegrityError as error:
                 raise LedgerError(
                     f"prompt {_clashing(connection, numbered)!r} gives a sample key that another prompt has: "
                     "rename its id"
                 ) from error
-        return len(rows)
+
+
+def _queue(connection: sqlite3.Connection, numbered: Sequence[tuple[NewPrompt, int]]) -> int:
+    """Queue the samples of prompts that were just added, and return how many."""
+    if not numbered:
+        return 0
+    turns = {prompt.turns for prompt, _ in numbered}
+    if len(turns) == 1 and len(numbered[0][0].turns) == 1 and all(_is_plain(prompt) for prompt, _ in numbered):
+        # One sample each, all alike but for the key: SQLite takes them from the prompts, at half the time.
+        last = connection.execute("SELECT coalesce(max(id), 0) FROM samples").fetchone()[0]
+        connection.execute(
+            """INSERT INTO samples (id, sample_key, prompt_id, answer_index, turn, dataset, not_before)
+            SELECT ? + id, prompt_key, id, 0, ?, dataset, 0 FROM prompts WHERE id BETWEEN ? AND ? ORDER BY id""",
+            (last + 1 - numbered[0][1], turns.pop()[0], numbered[0][1], numbered[-1][1]),
+        )
+        return len(numbered)
+    rows = [row for prompt, number in numbered for row in _sample_rows(prompt, number)]
+    connection.executemany(
+        "INSERT INTO samples (id, sample_key, prompt_id, answer_index, turn, dataset, not_before)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        rows,
+    )
+    return len(rows)
+
+
+def _is_plain(prompt: NewPrompt) -> bool:
+    """One answer, and neither prompt nor sample bring a number of their own."""
+    return prompt.answers == 1 and prompt.number is None and prompt.first_sample_number is None
 
 
 _SampleValues = tuple[int | None, str, int, int, int, str, float]

@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
@@ -29,19 +29,16 @@ SHAPES: Final[Mapping[str, Callable[[Mapping[str, object]], tuple[Message, ...]]
 }
 """By the key that tells the shape. A record with several (`prompt` beside `messages`) is read by the first."""
 
-_READ: Final = ("id", "dataset", "system", "sampling")
-"""Fields beside the conversation and its tools."""
-
 _PREFILLED: Final[Mapping[str, object]] = {"continue_final_message": True, "add_generation_prompt": False}
 """Fields of a record that ask a server to go on with a given beginning of the answer."""
 
-_LINE = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_RECORD = msgspec.json.Decoder(dict[str, object])
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _VALUE = msgspec.json.Decoder()
 
 
-@dataclass(frozen=True, slots=True)
-class PromptRecord:
-    """One line of a prompt file."""
+class PromptRecord(NamedTuple):
+    """One line of a prompt file; a tuple, as a million of them may pass."""
 
     line: int
     """1-based."""
@@ -113,16 +110,17 @@ def read_record(number: int, line: bytes, stem: str, mode: Literal["last", "all"
     Raises:
         Fault: what is wrong with it.
     """
-    raw = _decode_line(line)
-    shape = next((name for name in SHAPES if name in raw), None)
-    if shape is None:
-        keys = clean_line(", ".join(raw), 60) or "none"
+    record = _decode_line(line)
+    for shape in SHAPES:
+        if shape in record:
+            break
+    else:
+        keys = clean_line(", ".join(record), 60) or "none"
         raise Fault(None, f"an object with the keys {keys}", one_of(tuple(SHAPES)))
-    record = {name: _VALUE.decode(bytes(raw[name])) for name in (shape, *_READ) if name in raw}
     for name in _PREFILLED:
-        if name in raw and _VALUE.decode(bytes(raw[name])) == _PREFILLED[name]:
+        if name in record and record[name] == _PREFILLED[name]:
             raise Fault(name, found(_PREFILLED[name]), NO_PREFILL)
-    tools_json = _tools(bytes(raw["tools"])) if "tools" in raw else None
+    tools_json = _tools(line) if "tools" in record else None
     sampling_json = read_sampling(record.get("sampling"))
     placed = place_turns(Prompt(SHAPES[shape](record), tools_json, sampling_json), mode, shape)
     given = record.get("id")
@@ -137,23 +135,26 @@ def read_record(number: int, line: bytes, stem: str, mode: Literal["last", "all"
     )
 
 
-def _decode_line(line: bytes) -> dict[str, msgspec.Raw]:
+def _decode_line(line: bytes) -> dict[str, object]:
     if len(line) == MAX_LINE_BYTES:
         raise Fault(None, f"a line of more than {MAX_LINE_BYTES} bytes", "one JSON object a line")
     try:
-        line.decode("utf-8")
-        raw = _LINE.decode(line)
-        for value in raw.values():
-            _VALUE.decode(bytes(value))
-    except UnicodeDecodeError as error:
-        raise Fault(None, f"a byte that is not UTF-8 at column {error.start + 1}", "JSON in UTF-8") from error
-    except msgspec.ValidationError as error:
-        hint = ": turn the list into one object a line" if line.lstrip().startswith(b"[") else ""
-        raise Fault(None, f"JSON that is no object{hint}", "one JSON object a line") from error
+        return _RECORD.decode(line)
     except msgspec.DecodeError as error:
-        _name_lone_surrogate(line)
-        raise Fault(None, f"broken JSON ({error})", "one JSON object a line") from error
-    return raw
+        raise _what_is_broken(line, error) from error
+
+
+def _what_is_broken(line: bytes, error: msgspec.DecodeError) -> Fault:
+    """Name what keeps a line from being a JSON object in UTF-8."""
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError as wrong:
+        return Fault(None, f"a byte that is not UTF-8 at column {wrong.start + 1}", "JSON in UTF-8")
+    if isinstance(error, msgspec.ValidationError):
+        hint = ": turn the list into one object a line" if line.lstrip().startswith(b"[") else ""
+        return Fault(None, f"JSON that is no object{hint}", "one JSON object a line")
+    _name_lone_surrogate(line)
+    return Fault(None, f"broken JSON ({error})", "one JSON object a line")
 
 
 def _name_lone_surrogate(line: bytes) -> None:
@@ -165,8 +166,9 @@ def _name_lone_surrogate(line: bytes) -> None:
     find_lone_surrogate(value, "")
 
 
-def _tools(raw: bytes) -> str | None:
+def _tools(line: bytes) -> str | None:
     """Return the tool definitions as JSON text, byte for byte; ShareGPT files hold them as a string of JSON."""
+    raw = bytes(_FIELDS.decode(line)["tools"])
     text = raw.decode("utf-8")
     value = _VALUE.decode(raw)
     if value is None or value == [] or value == "":

@@ -31,14 +31,14 @@ def content_key(prompt: Prompt) -> str:
     """
     tools = "null" if prompt.tools_json is None else json.dumps(json.loads(prompt.tools_json), ensure_ascii=False)
     own = "" if prompt.sampling_json is None else f", {prompt.sampling_json}"
-    content = f"[[{', '.join(map(_written, prompt.messages))}], {tools}{own}]"
+    content = f"[[{', '.join([_written(message) for message in prompt.messages])}], {tools}{own}]"
     return hashlib.sha256(content.encode("utf-8")).hexdigest()[:HASH_CHARACTERS]
 
 
 def _written(message: Message) -> str:
     """Write a message as JSON; by hand where it is plain, as nearly all are: that is several times as fast."""
-    beside = (message.reasoning, message.tool_call_id, message.name)
-    if message.content is not None and not message.tool_calls and beside == (None, None, None):
+    is_plain = message.reasoning is message.tool_call_id is message.name is None and not message.tool_calls
+    if is_plain and message.content is not None:
         return f'["{message.role}", {encode_basestring(message.content)}, null, [], null, null]'
     return json.dumps(_parts(message), ensure_ascii=False)
 

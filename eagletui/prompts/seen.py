@@ -1,11 +1,11 @@
 """Remember where each prompt key was first seen, in sixteen to forty-eight bytes a key whatever its length."""
 
-import hashlib
 from array import array
 from typing import Final, NamedTuple
 
 _LINE_BITS: Final = 40
 _SMALLEST: Final = 1 << 10
+_ALL_BITS: Final = (1 << 64) - 1
 
 
 class Place(NamedTuple):
@@ -20,7 +20,7 @@ class Place(NamedTuple):
 
 
 class SeenKeys:
-    """A table from key to first place: open addressing over two flat arrays, keys as 64-bit hashes."""
+    """A table from key to first place: open addressing over two flat arrays, keys as Python's 64-bit hashes."""
 
     def __init__(self) -> None:
         """Start empty."""
@@ -30,7 +30,7 @@ class SeenKeys:
 
     def first(self, key: str, place: Place) -> Place | None:
         """Return where the key was first seen, or remember `place` and return None."""
-        digest = int.from_bytes(hashlib.blake2b(key.encode("utf-8"), digest_size=8).digest()) or 1
+        digest = hash(key) & _ALL_BITS or 1
         slot = self._slot(digest)
         if self._hashes[slot]:
             found = self._places[slot]

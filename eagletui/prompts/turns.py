@@ -33,9 +33,12 @@ def place_turns(prompt: Prompt, mode: Literal["last", "all"], field: str) -> Pla
     Raises:
         Fault: no user or tool turn asks for an answer.
     """
-    roles = {message.role for message in prompt.messages}
-    if "assistant" not in roles and prompt.messages[-1].role in ("user", "tool"):
-        return Placed(prompt, (0,), 0)
+    if prompt.messages[-1].role in ("user", "tool"):
+        for message in prompt.messages:
+            if message.role == "assistant":
+                break
+        else:
+            return Placed(prompt, (0,), 0)
     starts = [
         (turn, start)
         for turn, start in enumerate(turn_starts(prompt))
