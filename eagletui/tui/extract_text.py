@@ -258,7 +258,7 @@ def disk_outlook(snapshot: Snapshot, free_bytes: int | None, ticks: Sequence[Tic
     if outlook.to_write_bytes == 0:
         return (f"{figures.size(outlook.room_bytes)} to spare, nothing to come",)
     if outlook.spare_bytes is None:
-        return (f"unknown: no shard is sealed yet, {figures.size(free_bytes)} free",)
+        return (f"{figures.size(free_bytes)} free, need unknown yet",)
     if outlook.spare_bytes >= 0:
         return (f"fits, {figures.size(outlook.spare_bytes)} to spare",)
     if outlook.full_in_s is not None:

@@ -193,7 +193,8 @@ def consequence(view: RunView, limits: Limits) -> list[Piece]:
         lines.append(f"stop-at leaves {figures.usd(left)} to spend.")
     room = limits.cap_pico - books.committed_pico
     if room <= 0:
-        lines.append(("cap is below what is committed: nothing new is sent until holds settle.", "$warning"))
+        until = " until holds settle" if books.spent_pico < limits.cap_pico else ""
+        lines.append((f"cap is below what is committed: nothing new is sent{until}.", "$warning"))
     else:
         lines.append(f"cap leaves {figures.usd(room)} for new holds.")
     if limits.stop_at_pico > limits.cap_pico:

@@ -45,12 +45,15 @@ def silence(worker: WorkerFigures, snapshot: Snapshot, now: float) -> float:
     return worker.heartbeat_age_s + max(0.0, now - snapshot.at)
 
 
+def has_engine(snapshot: Snapshot) -> bool:
+    """Tell whether an engine lives."""
+    engine = engine_of(snapshot)
+    return engine is not None and engine.alive
+
+
 def is_dead(snapshot: Snapshot) -> bool:
     """Tell whether the run should be worked on and nobody does."""
-    if snapshot.run.state not in WORKING:
-        return False
-    engine = engine_of(snapshot)
-    return engine is None or not engine.alive
+    return snapshot.run.state in WORKING and not has_engine(snapshot)
 
 
 def is_silent(snapshot: Snapshot, now: float) -> bool:
@@ -177,6 +180,8 @@ def can_start(snapshot: Snapshot) -> bool:
     """Tell whether something of the run is not at work and could be started."""
     if is_dead(snapshot) or snapshot.run.state in ("new", "stopped", "failed"):
         return True
+    if snapshot.run.state == "paused" and not has_engine(snapshot):
+        return True
     dead = [role for role in HELPERS if dead_helper(snapshot, role) is not None]
     return bool(dead) and snapshot.run.state in WORKING and (dead != ["extractor"] or extracts_along(snapshot))
 
@@ -230,6 +235,12 @@ def banner(snapshot: Snapshot, now: float, restart: str, last_words: str = "") -
         text, ways_out, tone = _PAUSES[run.pause_reason]
         text = text.format(stop_at=figures.usd_short(run.stop_at_pico), cap=figures.usd_short(run.cap_pico))
         detail = run.pause_detail if run.pause_reason not in ("user", "stop_at", "cap") else None
+        if not has_engine(snapshot):
+            # The engine of a paused run may end; what resumes it then has to start one.
+            ways_out = tuple(
+                (key, f"{what}: starts an engine" if key == _RESUME[0] else what) for key, what in ways_out
+            )
+            detail = " ".join(filter(None, (detail, "No engine is running.")))
         return Banner(" ".join(filter(None, (text, detail, finishing(snapshot)))), ways_out, tone)
     if run.state == "new":
         return Banner("Not started.", ((_START, "start the engine"),), "note", restart)
@@ -241,11 +252,13 @@ def banner(snapshot: Snapshot, now: float, restart: str, last_words: str = "") -
         left = figures.plural(snapshot.states["queued"], "sample")
         return Banner(f"Stopped; {left} were not sent.", ((_START, "go on"), _EXPORT), "done")
     if run.state == "done":
-        return Banner(_done(snapshot), (_VERDICTS, _EXPORT), "done")
+        failed = snapshot.states["failed"] + snapshot.states["refused"]
+        return Banner(_done(snapshot), (_VERDICTS, _RETRY if failed else _EXPORT), "done")
     return None
 
 
 _EXPORT: Final = ("app.samples", "samples, e there exports")
+_RETRY: Final = ("app.samples", "samples, r there retries, e exports")
 _VERDICTS: Final = ("app.verdicts", "sign verdicts")
 
 

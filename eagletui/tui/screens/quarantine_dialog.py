@@ -116,6 +116,7 @@ def consequence(moved: Quarantined) -> list[Piece]:
     low, high = moved.rebuy_low_pico, moved.rebuy_high_pico
     if moved.samples and low is not None and high is not None:
         span = figures.usd(low) if low == high else f"{figures.usd(low)} to {figures.usd(high)}"
-        lines.append(f"Buying them again elsewhere costs about {span}: eagletui ctl RUN retry --suspect.")
+        lines.append(f"Buying them again elsewhere costs about {span}:")
+        lines.append("eagletui ctl RUN retry --suspect")
     lines.append("The same key undoes it.")
     return lines

@@ -102,8 +102,8 @@ class Chart(PlotextPlot):  # type: ignore[misc]
     def _is_mono(self) -> bool:
         return bool(self.app.current_theme.ansi or self.app.no_color)
 
-    def _color(self, tone: Tone | Literal["surface"]) -> tuple[int, int, int] | None:
-        return None if self._is_mono else Color.parse(self.app.theme_variables[tone]).rgb
+    def _color(self, tone: Tone | Literal["surface"]) -> tuple[int, int, int] | str:
+        return "default" if self._is_mono else Color.parse(self.app.theme_variables[tone]).rgb
 
     def _build(self, plot: Plot, *, ascii_: bool) -> None:
         plt = self.plt

@@ -53,7 +53,7 @@ def pill(status: RunStatus, glyphs: Glyphs) -> Piece:
         case "paused":
             reason = status.reason or "user"
             mark = glyphs.limit if reason in MONEY_REASONS else glyphs.paused
-            tone = "$warning" if reason != "user" else "$secondary"
+            tone = "$warning" if reason != "user" else "$primary"
             return (f" {mark} PAUSED {PAUSED_WORDS[reason]} ", f"bold reverse {tone}")
         case "done":
             return (f"{glyphs.done} DONE", "bold")
