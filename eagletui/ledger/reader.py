@@ -30,7 +30,7 @@ RowT = TypeVar("RowT")
 class Attention:
     """Something a person should look at."""
 
-    kind: Literal["finding", "failed", "refused", "drift", "mismatch"]
+    kind: Literal["finding", "failed", "refused", "drift", "mismatch", "spend"]
     sample_key: str | None
     """The sample to open, if there is one."""
     text: str

@@ -10,6 +10,7 @@ from typing import Final
 from eagletui.core.fidelity import PROVED
 from eagletui.core.lifecycle import FINISHED_RUNS
 from eagletui.ledger.filters import UNPROVED
+from eagletui.ledger.reader import Attention
 from eagletui.ledger.rows import TickRow
 from eagletui.ledger.snapshot import Snapshot
 from eagletui.tui import figures
@@ -18,6 +19,8 @@ from eagletui.tui.widgets.safe_text import Piece
 
 Pieces = tuple[Piece, ...]
 
+_WARN_FROM: Final = 0.8
+"""Of stop-at; the same share that notify speaks up at."""
 _ENDED: Final = ("answered", "tokenized", "quarantined", "failed", "refused")
 
 
@@ -119,13 +122,12 @@ def spend(snapshot: Snapshot) -> dict[str, Pieces]:
             (figures.usd(books.settled_pico), "bold"),
             f"   {of_stop} of stop-at {figures.usd_short(books.stop_at_pico)}",
         ),
+        "projected": projected_pieces(snapshot),
         "held": (
             figures.usd(books.held_pico),
-            (f"   {figures.count(snapshot.in_flight)} in flight, worst case", "$quiet"),
-        ),
-        "unsettled": (
+            ("   unsettled ", "$quiet"),
             (figures.usd(books.unsettled_pico), "$warning" if books.unsettled_pico else ""),
-            f"   unattributed {figures.usd(books.unattributed_pico)}",
+            f"   unattributed {figures.usd(books.unattributed_pico)}" if books.unattributed_pico else "",
         ),
         "stop-at": (figures.usd_short(books.stop_at_pico), f"   {stop_at_forecast(snapshot)}"),
         "cap": (figures.usd_short(books.cap_pico), f"   room {figures.usd(max(0, room))} for new holds"),
@@ -158,6 +160,47 @@ def stop_at_forecast(snapshot: Snapshot) -> str:
     if eta_s is not None and eta_s <= seconds:
         return "not reached before the end"
     return f"{first}in {figures.clock(seconds)}, before the end"
+
+
+def projected_pico(snapshot: Snapshot) -> int | None:
+    """What the whole run costs if every sample costs as those that have ended; None before the first."""
+    if snapshot.run.state in FINISHED_RUNS:
+        return snapshot.spend.books.spent_pico
+    made = progress(snapshot)
+    return snapshot.spend.books.spent_pico * made.samples // made.ended if made.ended else None
+
+
+def projected_pieces(snapshot: Snapshot) -> Pieces:
+    """Say what the run will cost in all, and on what that rests."""
+    pico = projected_pico(snapshot)
+    if pico is None:
+        return ("unknown", ("   no sample has ended yet", "$quiet"))
+    if snapshot.run.state in FINISHED_RUNS:
+        return (figures.usd(pico), ("   is what the run cost", "$quiet"))
+    if pico > snapshot.spend.books.stop_at_pico:
+        return ((f"~{figures.usd(pico)}", "$warning"), "   in all: more than stop-at allows")
+    return (
+        f"~{figures.usd(pico)}",
+        (f"   in all, as {figures.plural(progress(snapshot).ended, 'sample')} so far", "$quiet"),
+    )
+
+
+def in_all(snapshot: Snapshot) -> str:
+    """The projected cost as the end of a sentence about what is settled."""
+    if snapshot.run.state in FINISHED_RUNS:
+        return " in all"
+    pico = projected_pico(snapshot)
+    return "" if pico is None else f", about {figures.usd(pico)} in all"
+
+
+def spend_attention(snapshot: Snapshot) -> tuple[Attention, ...]:
+    """Ask for a look at the money before stop-at ends the run."""
+    books = snapshot.spend.books
+    used = figures.share(books.spent_pico, books.stop_at_pico) or 0.0
+    if used < _WARN_FROM or snapshot.run.state not in ("running", "draining"):
+        return ()
+    text = f"{figures.percent(used)} of stop-at {figures.usd_short(books.stop_at_pico)}, {stop_at_forecast(snapshot)}"
+    return (Attention("spend", None, text, snapshot.at, "Edit stop-at and cap."),)
 
 
 def burn(snapshot: Snapshot) -> str:
@@ -240,12 +283,11 @@ def compact_lines(snapshot: Snapshot, outlook: Pieces) -> dict[str, Pieces]:
         ),
         "spend-1": (
             (figures.usd(books.settled_pico), "bold"),
-            f" settled, {figures.percent(figures.share(books.spent_pico, books.stop_at_pico))}",
-            f" of stop-at {figures.usd_short(books.stop_at_pico)}",
-            f"   {figures.usd(snapshot.spend.per_million_usable_pico)} /1M usable tok",
+            f" settled{in_all(snapshot)}, {figures.percent(figures.share(books.spent_pico, books.stop_at_pico))}",
+            f" of stop-at {figures.usd_short(books.stop_at_pico)}, cap {figures.usd_short(books.cap_pico)}",
         ),
         "spend-2": (
-            f"held {figures.usd(books.open_pico)}   cap {figures.usd_short(books.cap_pico)}   {burn(snapshot)}",
+            f"held {figures.usd(books.open_pico)}   {figures.usd(snapshot.spend.per_million_usable_pico)} /1M usable",
             f"   stop-at {stop_at_forecast(snapshot)}",
         ),
         "drift-1": (

@@ -15,6 +15,7 @@ from eagletui.ledger.disk import network_kind
 from eagletui.ledger.rows import EventRow
 from eagletui.runs import RunFolder
 from eagletui.tui.messages import RunRead, RunUnreadable
+from eagletui.tui.panels import spend_attention
 from eagletui.tui.run_view import EVENTS_KEPT, RunView
 from eagletui.tui.standing import is_dead
 
@@ -96,7 +97,7 @@ class Poller:
         return RunView(
             folder=self._folder,
             snapshot=snapshot,
-            attention=tuple(await self._reader.attention(_ATTENTION)),
+            attention=(*spend_attention(snapshot), *await self._reader.attention(_ATTENTION)),
             events=events,
             ticks=tuple(await self._reader.ticks(end - _TICKS_S)),
             free_bytes=_free_bytes(self._folder),

@@ -22,7 +22,8 @@ async def test_every_figure_of_the_dashboard_comes_from_the_ledger(busy: Built, 
         assert "p50 8.4 s   p95 8.4 s" in screens.line_with("latency")
         # 38 settled attempts of 112,345,678 picodollars: 37 answers and one refusal.
         assert "$0.0043   4.7 % of stop-at $0.09" in screens.line_with("settled")
-        assert "$0.0016   4 in flight, worst case" in screens.line_with("held  ")
+        assert "~$0.0064   in all, as 40 samples so far" in screens.line_with("projected  ")
+        assert "$0.0016   unsettled $0.0000" in screens.line_with("held  ")
         assert "$0.15   room $0.1441" in screens.line_with("cap  ")
         assert "wasted $0.0001" in screens.line_with("usable")
         assert "26 of 37 with ids    70.3 %" in screens.line_with("proved")
@@ -46,12 +47,19 @@ async def test_the_small_dashboard_keeps_the_figures_that_matter(busy: Built) ->
         assert "● RUNNING  00:08:01" in screens.lines[0]
         assert "40 / 60  66.7 %   ETA 00:04:00" in screens.text
         assert "4 in flight   2 failed   p95 8.4 s" in screens.text
-        assert "$0.0043 settled, 4.7 % of stop-at $0.09" in screens.text
+        # 4,269,135,764 picodollars for 40 of 60 samples.
+        assert "$0.0043 settled, about $0.0064 in all, 4.7 % of stop-at $0.09, cap $0.15" in screens.text
         assert "held $0.0016   cap $0.15" in screens.text
         assert "drift +3 tok   proved 26 of 37   resegmented 3" in screens.text
         assert "features 10, 14.2 MiB   waiting 27   disk fits, 76.7 GiB to spare" in screens.text
         assert "× failed   s-000023" in screens.text
         assert screens.lines[-1].split() == ("n/N Issue enter Open p Pause $ Limits : More X Stop q Detach".split())
+        with busy.writer() as writer:
+            writer.set_stop_at(5 * 10**9)
+        await screens.look()
+        assert "> ▲ spend    -            85.4 % of stop-at $0.0050" in screens.text
+        await screens.press("enter")
+        assert "Edit limits" in screens.text
 
 
 @pytest.mark.slow

@@ -47,8 +47,8 @@ _PANELS: Final[tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...]] = (
         (
             ("settled", "settled"),
             ("#meter", ""),
+            ("projected", "projected"),
             ("held", "held"),
-            ("unsettled", "unsettled"),
             ("stop-at", "stop-at"),
             ("cap", "cap"),
             ("usable", "usable"),
@@ -221,6 +221,8 @@ class RunScreen(FramedScreen):
             found = [item.sample_key for item in self.attention_rows() if item.sample_key]
             keys = list(dict.fromkeys([*found, row.sample_key]))
             self.eagle.open_sample(row.sample_key, SampleOrder(keys=keys), keys.index(row.sample_key))
+        elif isinstance(row, Attention) and row.kind == "spend":
+            self.eagle.action_limits()
         elif isinstance(row, Attention):
             self.say(row.text, "   ", (row.action, "$quiet"))
         else:

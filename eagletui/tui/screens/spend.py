@@ -41,6 +41,7 @@ _BOOKS = (
     ("cap", "cap"),
 )
 _USE = (
+    ("projected", "projected"),
     ("usable", "usable"),
     ("wasted", "wasted"),
     ("burn", "burn"),
@@ -72,7 +73,7 @@ class SpendScreen(FramedScreen):
                 for line, label in _BOOKS:
                     yield Stat(label, label_cells=14, id=f"books-{line}")
                 yield Stat("limits", label_cells=14, id="books-limits", classes="compact")
-                yield Stat("bought", label_cells=14, id="books-bought", classes="compact")
+                yield Stat("projected", label_cells=14, id="books-bought", classes="compact")
             with Vertical(id="use", classes="panel"):
                 for line, label in _USE:
                     yield Stat(label, label_cells=14, id=f"use-{line}")
@@ -250,8 +251,9 @@ def limits(snapshot: Snapshot) -> tuple[Piece, ...]:
 def bought(snapshot: Snapshot) -> tuple[Piece, ...]:
     """What the money bought, on one line."""
     return (
-        f"{figures.usd(snapshot.spend.per_million_usable_pico)} per 1M usable tok",
-        f"   {figures.usd(snapshot.spend.wasted_pico)} wasted   {panels.burn(snapshot)}",
+        *panels.projected_pieces(snapshot)[:1],
+        f" in all   {figures.usd(snapshot.spend.per_million_usable_pico)} per 1M usable tok",
+        f"   {figures.usd(snapshot.spend.wasted_pico)} wasted",
     )
 
 
@@ -259,6 +261,7 @@ def use_figures(snapshot: Snapshot) -> dict[str, tuple[Piece, ...]]:
     """What the money bought."""
     tokens = snapshot.tokens
     return {
+        "projected": panels.projected_pieces(snapshot),
         "usable": (
             f"{figures.usd(snapshot.spend.per_million_usable_pico)} per 1M usable tok",
             f"   {figures.count(tokens.trainable)} tok",
