@@ -49,7 +49,7 @@ async def test_the_small_dashboard_keeps_the_figures_that_matter(busy: Built) ->
         assert "4 in flight   2 failed   p95 8.4 s" in screens.text
         # 4,269,135,764 picodollars for 40 of 60 samples.
         assert "$0.0043 settled, about $0.0064 in all, 4.7 % of stop-at $0.09, cap $0.15" in screens.text
-        assert "held $0.0016   cap $0.15" in screens.text
+        assert "held $0.0016   $3.3223 /1M usable   stop-at not reached before the end" in screens.text
         assert "drift +3 tok   proved 26 of 37   resegmented 3" in screens.text
         assert "features 10, 14.2 MiB   waiting 27   disk fits, 76.7 GiB to spare" in screens.text
         assert "× failed   s-000023" in screens.text
