@@ -20,6 +20,8 @@ class Quarantined(NamedTuple):
     """What as many tokens cost at the cheapest of the other endpoints; None where no price is known."""
     rebuy_high_pico: int | None = None
     """The same at the dearest."""
+    later_turns: int = 0
+    """Answers of others that follow those in their conversations, and are bought again with them."""
 
 
 def rebuy_range(

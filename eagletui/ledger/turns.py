@@ -1,7 +1,8 @@
 """Turns of one conversation, asked in order: what waits, what is released, what can never be asked."""
 
+import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -72,6 +73,62 @@ def can_be_retried(row: str) -> str:
         AND other.answer_index = {row}.answer_index AND other.turn < {row}.turn
         AND other.answered_attempt_id IS NOT NULL AND {row}.failure_kind = '{FAILURE}'
         AND NOT EXISTS (SELECT 1 FROM turns WHERE turns.sample_id = other.id))"""
+
+
+def set_aside_later(connection: sqlite3.Connection, sample_ids: Sequence[int]) -> list[int]:
+    """Before samples give up their answers: set aside the turns that were asked after those answers.
+
+    One that is being asked right now stays: its answer belongs to the text that it was asked after.
+
+    Args:
+        connection: inside a transaction.
+        sample_ids: quarantined ones.
+
+    Returns:
+        The later turns that are quarantined now, or were.
+    """
+    chosen = json.dumps(sample_ids)
+    later = f"""SELECT other.id FROM json_each(:chosen) AS one JOIN samples AS this ON this.id = one.value
+        JOIN samples AS other ON {_SAME} AND other.turn > this.turn"""
+    connection.execute(
+        f"""UPDATE samples SET state = 'quarantined', usability_before = usability, usability = 'model_suspect'
+        WHERE state IN ('answered', 'tokenized') AND id IN ({later})""",
+        {"chosen": chosen},
+    )
+    rows = connection.execute(
+        f"SELECT id FROM samples WHERE state = 'quarantined' AND id IN ({later}) ORDER BY id", {"chosen": chosen}
+    ).fetchall()
+    found = [row_id for (row_id,) in rows]
+    connection.execute(
+        f"""DELETE FROM turns WHERE sample_id IN (SELECT value FROM json_each(:given_up)) AND NOT EXISTS (
+            SELECT 1 FROM samples AS this JOIN samples AS other ON {_SAME} AND other.turn > this.turn
+            WHERE this.id = turns.sample_id AND other.state = 'in_flight')""",
+        {"given_up": json.dumps([*sample_ids, *found])},
+    )
+    return found
+
+
+def queue_failed_later(connection: sqlite3.Connection, sample_ids: Sequence[int], retried_at: float) -> int:
+    """After samples gave up their answers: queue the failed turns after them too, and return how many."""
+    return connection.execute(
+        f"""UPDATE samples SET state = 'queued', failure_kind = NULL, failure_detail = NULL, not_before = ?
+        WHERE state IN ('failed', 'refused') AND id IN (
+            SELECT other.id FROM json_each(?) AS one JOIN samples AS this ON this.id = one.value
+            JOIN samples AS other ON {_SAME} AND other.turn > this.turn)""",
+        (retried_at, json.dumps(sample_ids)),
+    ).rowcount
+
+
+def later_answers(connection: sqlite3.Connection, endpoint: str) -> list[tuple[int, int, int]]:
+    """Return cost and billed prompt and output tokens of answered turns that follow an endpoint's quarantined ones."""
+    return connection.execute(
+        f"""SELECT coalesce(cost_pico, 0), coalesce(billed_prompt_tokens, prompt_tokens, 0),
+            coalesce(billed_output_tokens, output_tokens, 0) FROM samples
+        WHERE state IN ('answered', 'tokenized') AND id IN (
+            SELECT other.id FROM samples AS this JOIN samples AS other ON {_SAME} AND other.turn > this.turn
+            WHERE this.endpoint = ? AND this.state = 'quarantined')""",
+        (endpoint,),
+    ).fetchall()
 
 
 def order_retried(connection: sqlite3.Connection, retried_at: float) -> int:

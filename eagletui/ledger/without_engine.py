@@ -57,6 +57,8 @@ def quarantine_words(endpoint: str, moved: Quarantined) -> str:
     if not moved.samples:
         return f"{clean_line(endpoint, 80)} is not used any more; nothing more of it is set aside."
     words = f"{clean_line(endpoint, 80)} is not used any more; {_samples(moved.samples)} of it set aside"
+    if moved.later_turns:
+        words += f" ({_samples(moved.later_turns)} of later turns would be bought again with them)"
     low, high = moved.rebuy_low_pico, moved.rebuy_high_pico
     if low is None or high is None:
         price = "what buying them again costs is not known"

@@ -1,12 +1,13 @@
 """The run's state, its limits, and the orders people give."""
 
+import json
 import sqlite3
 from collections.abc import Sequence
 from typing import Final
 
 from eagletui.core.lifecycle import FINISHED_RUNS, PauseReason, RunState
 from eagletui.ledger.rows import CommandRow, LimitedBy, RunRow, Verb, columns
-from eagletui.ledger.turns import can_be_retried, order_retried
+from eagletui.ledger.turns import can_be_retried, order_retried, queue_failed_later, set_aside_later
 from eagletui.ledger.writer_base import Writer
 
 _RETRY: Final = (
@@ -16,22 +17,27 @@ _RETRY: Final = (
 
 
 def _give_up_answers(connection: sqlite3.Connection, now: float, sample_key: str | None = None) -> int:
-    """Queue quarantined samples again, one or all. Their ids stay until others replace them, so that features are
-    known to be stale."""
+    """Queue quarantined samples again, one or all, and the turns that followed their answers. Their ids stay until
+    others replace them, so that features are known to be stale."""
     which = "state = 'quarantined' AND (:key IS NULL OR sample_key = :key)"
-    named = {"key": sample_key, "now": now}
+    chosen = connection.execute(f"SELECT id FROM samples WHERE {which}", {"key": sample_key}).fetchall()
+    ids = [row_id for (row_id,) in chosen]
+    ids = list(dict.fromkeys([*ids, *set_aside_later(connection, ids)]))
+    named = {"ids": json.dumps(ids), "now": now}
+    given_up = "id IN (SELECT value FROM json_each(:ids))"
     connection.execute(
-        f"UPDATE attempts SET has_answer = 0 WHERE id IN (SELECT answered_attempt_id FROM samples WHERE {which})",
+        f"UPDATE attempts SET has_answer = 0 WHERE id IN (SELECT answered_attempt_id FROM samples WHERE {given_up})",
         named,
     )
-    return connection.execute(
+    connection.execute(
         f"""UPDATE samples SET state = 'queued', not_before = :now, answered_attempt_id = NULL, endpoint = NULL,
             finish_reason = NULL, evidence = NULL, usability = NULL, usability_before = NULL, prompt_tokens = NULL,
             output_tokens = NULL, billed_prompt_tokens = NULL, billed_output_tokens = NULL, excess_tokens = NULL,
             plain_excess_tokens = NULL, has_end = 0, offset_tokens = NULL, drift_tokens = NULL, spans = NULL,
-            cost_pico = NULL, latency_s = NULL, answered_at = NULL WHERE {which}""",
+            cost_pico = NULL, latency_s = NULL, answered_at = NULL WHERE {given_up}""",
         named,
-    ).rowcount
+    )
+    return len(ids) + queue_failed_later(connection, ids, now)
 
 
 class ControlWriter(Writer):
@@ -137,7 +143,8 @@ class ControlWriter(Writer):
     def retry(self, sample_keys: Sequence[str], *, suspect: bool = False) -> int:
         """Queue samples again, and return how many.
 
-        A quarantined one gives up its answer: the attempt and its reply stay, and its cost counts as wasted.
+        A quarantined one gives up its answer: the attempt and its reply stay, and its cost counts as wasted. So does
+        every later turn of its conversation, which was asked after that answer.
 
         A turn whose turn before has an answer that it cannot follow stays failed; one whose turn before failed too is
         asked after that one.
@@ -149,8 +156,8 @@ class ControlWriter(Writer):
         now = self._clock()
         with self._transactions.begin() as connection:
             if suspect:
-                return _give_up_answers(connection, now)
-            if not sample_keys:
+                queued = _give_up_answers(connection, now)
+            elif not sample_keys:
                 queued = connection.execute(_RETRY, (now,)).rowcount
             else:
                 queued = sum(

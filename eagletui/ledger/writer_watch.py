@@ -8,6 +8,7 @@ from eagletui.core.drift import Verdict
 from eagletui.core.findings import Finding
 from eagletui.ledger.rebuying import Quarantined, rebuy_range
 from eagletui.ledger.relabelling import relabel_answers
+from eagletui.ledger.turns import later_answers
 from eagletui.ledger.writer_base import Writer
 
 
@@ -216,9 +217,11 @@ class WatchWriter(Writer):
                 " coalesce(billed_output_tokens, output_tokens, 0)",
                 (endpoint, since),
             ).fetchall()
-            cost, prompt, completion = (sum(row[column] for row in rows) for column in range(3))
-            low, high = rebuy_range(connection, endpoint, len(rows), prompt, completion)
-        return Quarantined(len(rows), cost, bool(marked or rows), low, high)
+            cost = sum(row[0] for row in rows)
+            later = later_answers(connection, endpoint) if rows else []
+            prompt, completion = (sum(row[column] for row in (*rows, *later)) for column in (1, 2))
+            low, high = rebuy_range(connection, endpoint, len(rows) + len(later), prompt, completion)
+        return Quarantined(len(rows), cost, bool(marked or rows), low, high, len(later))
 
     def release(self, endpoint: str) -> Quarantined:
         """Undo a quarantine: the endpoint may be used again and its samples are what they were."""

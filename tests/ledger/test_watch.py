@@ -5,12 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from eagletui.core.chat import Message, Prompt
 from eagletui.core.drift import STOP_NOT_BILLED, Constant, Verdict
-from eagletui.ledger.orders import Finished
+from eagletui.ledger.orders import Finished, NewPrompt
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_counts import CountsReader
+from eagletui.ledger.without_engine import quarantine_words
 from eagletui.ledger.writer import LedgerWriter
 from tests.ledger.build import Clock, answer, answered_sample, queue, send, sql, tokens
+from tests.ledger.build import prompt as a_prompt
+from tests.ledger.truth import counters, recount
 
 STOP_VERDICT = Verdict(STOP_NOT_BILLED, provisional=False)
 NO_OFFSET = Verdict(provisional=False)
@@ -252,6 +256,63 @@ def test_a_suspect_sample_is_bought_again_and_no_release_brings_the_old_answer_b
     assert sql(path, "SELECT id FROM attempts WHERE has_answer ORDER BY id")[0][0] != first
     assert sql(path, "SELECT revision, attempt_id FROM tokens WHERE sample_id = 1") == [(2, 4)]
     assert sql(path, "SELECT count(*) FROM replies") == [(4,)]
+
+
+def test_what_was_asked_after_a_suspect_answer_is_bought_again_after_the_new_one(
+    writer: LedgerWriter, reader: LedgerReader, path: Path
+) -> None:
+    said = [Message("user" if n % 2 == 0 else "assistant", f"recorded {n}") for n in range(5)]
+    talk = NewPrompt("talk", "prose", Prompt(tuple(said)), "recorded 4", turns=(0, 1, 2))
+    source = writer.add_source("talk.jsonl", "hash of talk", 4)
+    writer.add_prompts([talk, a_prompt("other")], source)
+    writer.set_run_state("running")
+
+    def answer_next(text: str | None, endpoint: str) -> None:
+        sample = next(sample for sample in writer.claim(5) if sample.key.startswith("talk"))
+        turn = "is empty" if text is None else Message("assistant", text)
+        given = replace(answer(10, endpoint=endpoint, result=tokens()), next_turn=turn)
+        writer.finish([Finished(send(writer, sample.id, endpoint=endpoint), given)])
+
+    answered_sample(writer, 4, endpoint="beta")
+    answer_next("gibberish", "alpha")
+    answer_next(None, "beta")
+    assert [row.state for row in reader.rows([1, 2, 3, 4])] == ["tokenized", "tokenized", "failed", "tokenized"]
+    assert writer.quarantine("alpha")[0] == 1
+    assert writer.retry([], suspect=True) == 3
+    assert [row.state for row in reader.rows([1, 2, 3, 4])] == ["queued", "queued", "queued", "tokenized"]
+    assert [sample.key for sample in writer.claim(5)] == ["talk.t0"]
+    assert reader.snapshot().spend.wasted_pico == 20
+    answer_next("sense", "beta")
+    (second,) = writer.claim(5)
+    assert [message.content for message in second.prompt.messages] == ["recorded 0", "sense", "recorded 2"]
+    answer_next("more sense", "beta")
+    answer_next("the end", "beta")
+    assert [row.state for row in reader.rows([1, 2, 3])] == ["tokenized"] * 3
+    assert counters(path) == recount(path)
+
+
+def test_the_price_of_buying_again_counts_the_turns_after_suspect_answers(writer: LedgerWriter) -> None:
+    said = [Message("user" if n % 2 == 0 else "assistant", f"recorded {n}") for n in range(3)]
+    source = writer.add_source("talk.jsonl", "hash of talk", 2)
+    writer.add_prompts([NewPrompt("talk", "prose", Prompt(tuple(said)), "recorded 2", turns=(0, 1))], source)
+    writer.set_run_state("running")
+    writer.upsert_endpoint("beta", "beta", None)
+    writer.add_price(
+        "beta",
+        prompt_usd="0",
+        completion_usd="0.000001",
+        request_usd="0",
+        source="config",
+        max_completion_tokens=None,
+        raw_json="{}",
+    )
+    for sample_id, endpoint in ((1, "alpha"), (2, "beta")):
+        given = replace(answer(10, endpoint=endpoint, result=tokens()), next_turn=Message("assistant", "x"))
+        writer.finish([Finished(send(writer, sample_id, endpoint=endpoint), given)])
+    moved = writer.quarantine("alpha")
+    assert (moved.samples, moved.later_turns) == (1, 1)
+    assert (moved.rebuy_low_pico, moved.rebuy_high_pico) == (6_000_000, 6_000_000)  # six tokens at $1 a million
+    assert "1 sample of later turns would be bought again" in quarantine_words("alpha", moved)
 
 
 def test_a_release_undoes_a_quarantine_completely(writer: LedgerWriter, reader: LedgerReader) -> None:
