@@ -1,5 +1,6 @@
 """`eagletui export`: write training data of a run."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -147,8 +148,7 @@ def export(
         print_json(_trainer_object(done, asked.rule))
     else:
         print_pairs(_trainer_pairs(done, asked.rule))
-        for command in done.commands:
-            print(command)
+        _print_commands(done.commands)
     return 0
 
 
@@ -202,7 +202,7 @@ def _to_torchspec(
     if model is None or max_length is None or chat_template is None:
         raise InputError(
             f"--to torchspec needs the training config that is part of its cache key: {', '.join(missing)} not given. "
-            f"This door was made for TorchSpec at {TORCHSPEC_CACHE.version}; later ones read --to parquet as it is."
+            f"It is the cache of TorchSpec at {TORCHSPEC_CACHE.version}; later ones read --to parquet as it is."
         )
     folder = find(run)
     config = TorchSpecConfig(model, max_length, chat_template)
@@ -251,6 +251,14 @@ def _print_file(
             ("by text", _by_text(done.by_text_changed, done.census.samples)),
         ]
     )
+    _print_commands(commands)
+
+
+def _print_commands(commands: Sequence[str]) -> None:
+    """Print what to run, with how as comments of a shell."""
+    order = ", one after the other" if len(commands) > 1 else ""
+    serves = any(command.startswith("vllm serve ") for command in commands)
+    print(f"# Next{order}{'; vllm serve stays up, in a shell of its own' if serves else ''}:")
     for command in commands:
         print(command)
 

@@ -161,3 +161,11 @@ def test_the_commands_name_the_layers_where_the_runs_target_is_known(
     _, server, training = json.loads(capsys.readouterr().out)["commands"]
     assert '"eagle_aux_hidden_state_layer_ids": [2, 4, 5, 8]' in server
     assert "--target-layer-ids 2 4 5" in training
+    assert _run("export", str(known.path), "--to", "jsonl", "--out", str(tmp_path / "out")) == 0
+    heading, *shown = capsys.readouterr().out.splitlines()[-4:]
+    assert heading == "# Next, one after the other; vllm serve stays up, in a shell of its own:"
+    assert [line.split()[:2] for line in shown] == [
+        ["speculators", "prepare-data"],
+        ["vllm", "serve"],
+        ["speculators", "train"],
+    ]
