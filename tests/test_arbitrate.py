@@ -18,7 +18,7 @@ from eagletui.core.errors import InputError, LockedError, RunError
 from eagletui.core.sampling import Sampling
 from eagletui.embedded.data import tokenizer_dir
 from eagletui.ledger.locks import RoleLock
-from eagletui.ledger.orders import AdmitRequest, Answered, Feature, Finished
+from eagletui.ledger.orders import Feature
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.ledger.writer_extract import ExtractorWriter
@@ -27,8 +27,8 @@ from eagletui.rebuild import rebuild_run
 from eagletui.runs import RunFolder
 from eagletui.tokens.load import load_tokenizer
 from tests.cli.conftest import Command, eagletui, runs
-from tests.engine.run_folder import make_run
 from tests.kept_run import kept, stored
+from tests.text_run import Bought, answered, buy_texts
 from tests.unigram_model import save_unigram_model
 
 __all__ = ["eagletui", "runs"]
@@ -65,38 +65,12 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def bought(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     """A finished run of three answers, text and bill only. Copy it before changing it."""
     texts = {DRIFTING: (" good Josh good", 1), PLAIN: (" good good", 0), DOUBTFUL: (" Wednesday", 1)}
-    return _bought(tmp_path_factory.mktemp("bought") / "run", list(texts.values()))
+    return buy_texts(tmp_path_factory.mktemp("bought") / "run", [Bought(*one) for one in texts.values()], TOKENIZER)
 
 
 @pytest.fixture
 def run(bought: RunFolder, tmp_path: Path) -> RunFolder:
     return RunFolder(Path(shutil.copytree(bought.path, tmp_path / "run")))
-
-
-def _bought(path: Path, answers: list[tuple[str, int]]) -> RunFolder:
-    """Make a run of texts, each with what is billed beyond its canonical tokens."""
-    made = make_run(path, "http://127.0.0.1:1/api/v1", ["Say something."] * len(answers), sampling={"top_p": 1.0})
-    with LedgerWriter(made.folder.ledger_path) as writer:
-        writer.set_run_state("running")
-        queued = writer.claim(len(answers))
-        with writer.transaction(durable=True):
-            admitted = writer.admit([AdmitRequest(sample.id, "far", 10, False) for sample in queued])
-            ids = [one.attempt_id for one in admitted if one.attempt_id is not None]
-            writer.mark_sent(ids)
-            writer.finish([Finished(one, _answered(*answer)) for one, answer in zip(ids, answers, strict=True)])
-        writer.set_run_state("draining")
-        writer.set_run_state("done")
-    rebuild_run(made.folder)
-    return made.folder
-
-
-def _answered(text: str, beyond: int) -> Answered:
-    billed = len(TOKENIZER.encode(text)) + 1 + beyond
-    body = {
-        "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
-        "usage": {"completion_tokens": billed},
-    }
-    return Answered(json.dumps(body).encode(), "json", 1, "far", "stop", billed_output_tokens=billed)
 
 
 def _keys(folder: RunFolder) -> list[str]:
@@ -206,7 +180,7 @@ def test_a_rebuild_that_has_not_ended_comes_first(run: RunFolder, model: Path) -
 
 def test_answers_that_are_not_the_models_are_not_asked_about(tmp_path: Path, model: Path) -> None:
     """Greedy text: always a token of probability 0.2, where one at random has 2e-5 one time in five."""
-    greedy = _bought(tmp_path / "greedy", [(" good" * 140, 0)] * 3)
+    greedy = buy_texts(tmp_path / "greedy", [Bought(" good" * 140, 0)] * 3, TOKENIZER)
     before = _labels(greedy)
     summary = arbitrating.arbitrate_run(greedy, model, threads=1)
     assert (summary["asked"], summary["skipped"]) == (0, {"the finding impostor doubts the model": 3})
@@ -259,7 +233,7 @@ def test_sampling_is_read_from_the_request_and_nothing_is_assumed() -> None:
 
 def _line(name: str, text: str, truth: list[int]) -> str:
     request = {"messages": [{"role": "user", "content": "Say something."}], "temperature": 1.0, "max_tokens": 500}
-    body = _answered(text, len(truth) - 1 - len(TOKENIZER.encode(text))).body
+    body = answered(Bought(text, len(truth) - 1 - len(TOKENIZER.encode(text))), TOKENIZER).body
     assert isinstance(body, bytes)
     response = json.loads(body)
     return json.dumps({"id": name, "request": request, "response": response, "truth_ids": truth})
@@ -309,6 +283,22 @@ def test_answers_of_another_model_in_a_file_are_a_finding_and_so_is_an_end_that_
     assert "-13.8" in structure["sentence"]  # log(1e-6)
     (likelihood,) = summary["likelihood"].values()
     assert likelihood["nats_per_token"] > likelihood["expected"]
+
+
+def test_answers_that_are_too_unlikely_for_the_target_are_a_finding_as_well(eagletui: Command, tmp_path: Path) -> None:
+    """A model that nearly always says something else."""
+    other = save_unigram_model(tmp_path / "other", TOKENIZER.vocabulary.size, {J: 0.9, GOOD: 0.04, END: 0.04})
+    lines = [_line(f"s{number}", " good" * 140, [*[GOOD] * 140, END]) for number in range(3)]
+    (tmp_path / "in.jsonl").write_text("\n".join(lines))
+    options = ["--model", str(other), "--tokenizer", str(tokenizer_dir()), "--format", "smollm2", "--threads", "1"]
+    summary = eagletui("arbitrate", str(tmp_path / "in.jsonl"), *options, "--json").json
+    (impostor,) = summary["findings"]
+    assert (impostor["kind"], impostor["affected"], impostor["examined"]) == ("impostor", 3, 3)
+    # log(0.04) is -3.22; tokens of the model itself have 0.9 * -0.105 + 0.08 * -3.22 + 0.02 * -14.7 on average.
+    assert "less likely than what the target samples" in impostor["sentence"]
+    (likelihood,) = summary["likelihood"].values()
+    assert likelihood["nats_per_token"] == pytest.approx(-3.2189, abs=2e-3)
+    assert likelihood["expected"] == pytest.approx(-0.6466, abs=2e-3)
 
 
 def test_a_file_needs_a_model_a_tokenizer_and_a_format(eagletui: Command, tmp_path: Path) -> None:
