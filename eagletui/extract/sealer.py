@@ -26,10 +26,11 @@ _CHECK_S: Final = 0.2
 
 
 class Sealer:
-    """One shard is being written, one may wait, and whoever brings a third waits too: memory stays bounded.
+    """One shard is being written while the next is filled; whoever brings that one before the first is committed waits.
 
-    A full disk stops the writing, not the work done: the shard waits until there is room. As a context manager it
-    finishes what it was given, and abandons it where the block raises.
+    So memory holds two shards at most, a death costs no more than these, and a disk that writes a shard sooner than the
+    device computes one never makes the device wait. A full disk stops the writing, not the work done: the shard waits
+    until there is room. As a context manager it finishes what it was given, and abandons it where the block raises.
     """
 
     def __init__(
@@ -85,12 +86,12 @@ class Sealer:
         return self._is_held.is_set()
 
     def submit(self, shard: OpenShard) -> None:
-        """Hand over a shard; waits while one is being written and another is waiting.
+        """Hand over a shard; waits while the one before is being written.
 
         Raises:
             RunError: a shard could not be written, now or before.
         """
-        while len(self._handed_over) > 1 and not self._abandoned.is_set():
+        while self._handed_over and not self._abandoned.is_set():
             wait([self._handed_over[0]], timeout=_CHECK_S)
             self.check()
         self._handed_over.append(self._thread.submit(self._work, shard))

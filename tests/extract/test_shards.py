@@ -117,6 +117,21 @@ def test_shards_are_committed_in_order(tmp_path: Path) -> None:
     assert [shard.path for shard in committed] == [f"shards/00000{number}.safetensors" for number in (5, 6, 7, 8)]
 
 
+def test_a_shard_is_taken_when_the_one_before_is_committed(tmp_path: Path) -> None:
+    """A death costs the shard that is written and the one that is filled, never a third."""
+    taken = threading.Event()
+    was_taken: list[bool] = []
+
+    def commit(_shard: SealedShard) -> None:
+        was_taken.append(taken.wait(0.05))
+
+    with Sealer(tmp_path, 0, DiskSpace(tmp_path, 0), commit, lambda *_: None) as sealer:
+        sealer.submit(_shard(3))
+        sealer.submit(_shard(3))
+        taken.set()
+    assert was_taken == [False, True]
+
+
 def test_a_full_disk_pauses_sealing_and_freed_space_resumes_it_with_nothing_lost(tmp_path: Path) -> None:
     disk = Disk(0)
     said: list[str] = []

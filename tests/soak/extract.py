@@ -43,8 +43,8 @@ from tests.tiny_models import HIDDEN, random_samples, save_tiny_model
 
 SAMPLES: Final = 160
 SHARD_MIB: Final = 1
-UNSEALED_SHARDS: Final = 3
-"""One is filled, one is written, one may wait between them: what a kill can cost."""
+UNSEALED_SHARDS: Final = 2
+"""One is filled while one is written: what a kill can cost."""
 EARLY_SHARE: Final = 0.2
 """Of deaths that come while the model is loaded; the others at any token of the next shards."""
 EARLY_S: Final = 1.0
