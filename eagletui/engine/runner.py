@@ -275,9 +275,11 @@ class Runner:
                 self._dispatcher.land(flight, await self._fleet.take_kept(kept, self._dispatcher.order(flight)))
                 kept_answers += 1
                 await self._steering.poll()
-        while self._filing.waiting and not self._filing.failed:
+        while self._filing.waiting and self._crash is None:
             self._wake.clear()
             await self._wake.wait()
+        if self._crash is not None:
+            return  # the ledger lacks some of them: the segments stay for the next start
         for path in paths:
             path.unlink(missing_ok=True)
         if kept_answers:

@@ -10,7 +10,12 @@ from eagletui.core.reply import Usage
 from eagletui.engine import spool
 from eagletui.engine.spool import Spool, keep, read_segment, segments, unkeep
 from eagletui.ledger.codecs import unpack_bytes
+from eagletui.ledger.orders import AdmitRequest
+from eagletui.ledger.writer import LedgerWriter
 from eagletui.providers.base import ProviderFailure, RawReply
+from tests.engine.conftest import NewRun
+from tests.ledger.build import sql
+from tests.provider_fixture import ProviderHandle
 
 
 def raw(body: bytes, cut: ProviderFailure | None = None) -> RawReply:
@@ -91,3 +96,31 @@ def test_a_failure_says_the_same_in_another_process() -> None:
     again = pickle.loads(pickle.dumps(failure))
     assert vars(again) == vars(failure)
     assert again.args == ("slow",)
+
+
+async def test_spooled_answers_stay_on_disk_when_the_ledger_does_not_take_them(
+    new_run: NewRun, replay_provider: ProviderHandle
+) -> None:
+    run = new_run(replay_provider.api_url, 2)
+    with LedgerWriter(run.folder.ledger_path) as writer:
+        writer.set_run_state("running")
+        (first, _) = writer.claim(2)
+        (admission,) = writer.admit([AdmitRequest(first.id, "gone", 10**6, False)])
+        assert admission.attempt_id is not None
+        writer.mark_sent([admission.attempt_id])
+    usage = '{"prompt_tokens": 9, "completion_tokens": 1, "cost": 0.0000001}'
+    choice = '{"message": {"role": "assistant", "content": "One"}, "finish_reason": "stop"}'
+    body = f'{{"id": "gen-1", "choices": [{choice}], "usage": {usage}}}'.encode()
+    replies = Spool(run.folder.spool_dir, "receiver-1")
+    await replies.put(keep(admission.attempt_id, RawReply("json", body, 200, "gen-1", 10.0, 11.0, None, 12.0)))
+    await replies.close()
+    full = "CREATE TRIGGER full BEFORE INSERT ON replies BEGIN SELECT RAISE(ABORT, 'no room'); END"
+    sql(run.folder.ledger_path, full)
+    assert await asyncio.to_thread(run.finish) == 2, run.log()
+    (path,) = segments(run.folder.spool_dir)
+    assert [kept.attempt_id for kept in read_segment(path)] == [admission.attempt_id]
+    sql(run.folder.ledger_path, "DROP TRIGGER full")
+    assert await asyncio.to_thread(run.finish) == 0, run.log()
+    assert segments(run.folder.spool_dir) == []
+    assert run.attempts()[0].has_answer
+    assert len(replay_provider.books()["rows"]) == 1, "the other sample's"
