@@ -22,7 +22,7 @@ from eagletui.core.tokdiff import Span, align
 from eagletui.core.vocabulary import Vocabulary
 from eagletui.tokens.load import Tokenizer
 from eagletui.tokens.parts import encode_parts, measure_encoded, remembering
-from eagletui.tokens.reply_faults import arguments_kept, sample_faults, sampled_end, stream_holds
+from eagletui.tokens.reply_faults import arguments_kept, sample_faults, sampled_end, says_twice, stream_holds
 
 _SEEN: Final[Mapping[str, str]] = {"served": "served", "logprobs": "logged", "streamed": "streamed"}
 
@@ -325,6 +325,9 @@ def _settle(
     offset = None if billed is None else applied + tail
     drift = None if billed is None or offset is None else billed - len(ids) - offset
     usability = _usability(assembly, evidence)
+    if usability == "resegmented" and drift is not None and says_twice(reply, -drift, tokenizer.encode):
+        usability = "text_suspect"
+        reasons.append("a chunk of the stream comes twice, and the text is longer than the bill by as much")
     trimmed = tail > 0 or shows_tail
     reasons += [reason for reason in assembly.reasons if usability != "usable"]
     silent = trimmed or assembly.open_ended or assembly.misfit or unresolved or contradiction or followed or hidden

@@ -1,6 +1,7 @@
 """What one reply shows against its format and its server. `tokens/judge.py` makes findings of it over many."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from eagletui.core.fidelity import Proof
 from eagletui.core.outputs import Assembly, OutputFormat
@@ -30,6 +31,23 @@ def stream_holds(proofs: Sequence[Proof]) -> bool | None:
     if stream is None or not (stream.holds or stream.refuted):
         return None
     return stream.holds
+
+
+def says_twice(reply: Reply, surplus: int, encode: Callable[[str], Sequence[int]]) -> bool:
+    """Whether one chunk of a stream comes twice in a row and is as long as the text is too long by its bill.
+
+    Either alone says nothing: models repeat tokens, and counts differ for other reasons.
+
+    Args:
+        reply: as parsed.
+        surplus: tokens that the text has beyond the billed ones, named constants undone.
+        encode: canonical encoding of a text.
+    """
+    if surplus <= 0 or reply.deltas is None:
+        return False
+    shown = [delta for delta in reply.deltas if delta.content or delta.reasoning]
+    sizes = [len(encode(one.content or one.reasoning)) for one, next_ in pairwise(shown) if one == next_]
+    return surplus in sizes or surplus == sum(sizes)
 
 
 def arguments_kept(reply: Reply, fmt: OutputFormat, proved: Sequence[int], vocabulary: Vocabulary) -> bool | None:

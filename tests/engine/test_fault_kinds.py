@@ -54,7 +54,7 @@ STREAMED: tuple[Case, ...] = (
     Case("gzip_garbage", "settled", "not_json"),
     Case("truncated_json", "settled", "not_json"),
     Case("two_finish_chunks", "settled", None),
-    Case("duplicate_chunk", "settled", None, evidence="conflict", usability="resegmented"),
+    Case("duplicate_chunk", "settled", None, evidence="conflict", usability="text_suspect"),
     Case("missing_done", "settled", None),
     Case("missing_finish", "settled", "incomplete"),
     Case("reordered_fields", "settled", None),

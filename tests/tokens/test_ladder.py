@@ -138,6 +138,26 @@ def test_an_ended_stream_that_lost_an_event_is_never_called_streamed(
     assert not rebuilt(parse_events(events)).proved
 
 
+@pytest.mark.parametrize("counts", [False, True])
+def test_a_chunk_that_comes_twice_beyond_the_bill_makes_the_text_suspect(counts: bool) -> None:
+    ids = list(SMOLLM2.encode("The old lighthouse keeper counted his lamps every evening."))
+    events = stream(ids, VOCABULARY, end_id=END, counts=counts)
+    for at in texts_of(events):
+        result = rebuilt(parse_events([*events[: at + 1], *events[at:]]))
+        assert (result.evidence, result.usability) == ("conflict", "text_suspect")
+        assert "comes twice" in result.reason
+
+
+@pytest.mark.parametrize(("text", "billed_off"), [("ha ha ha ha ha", 0), ("The old keeper counted lamps.", -1)])
+def test_neither_a_repeated_word_nor_a_short_bill_alone_makes_a_text_suspect(text: str, billed_off: int) -> None:
+    events = stream(list(SMOLLM2.encode(text)), VOCABULARY, end_id=END)
+    events[-1]["usage"]["completion_tokens"] += billed_off
+    result = rebuilt(parse_events(events))
+    assert (result.evidence, result.usability) == (
+        ("streamed", "usable") if billed_off == 0 else ("conflict", "resegmented")
+    )
+
+
 @many
 @given(st.lists(st.sampled_from(WHOLE), min_size=2, max_size=14), st.booleans(), st.data())
 def test_a_cut_stream_of_one_whole_token_a_delta_that_lost_one_inside_is_never_called_streamed(
