@@ -1,7 +1,7 @@
 """One map from what HTTP clients and servers say to `ProviderFailure`.
 
-A failure is void only if no byte of the request was written, or the server refused it before any work: 4xx and
-503 before a stream. Everything else may have been billed.
+A failure is void only if no byte of the request was written, or the server refused it before any work: 4xx (but 408)
+and 503 before a stream. Everything else may have been billed.
 """
 
 import math
@@ -22,6 +22,8 @@ from eagletui.providers.decoding import decode_as
 
 DETAIL_CHARACTERS: Final = 300
 MAX_RETRY_AFTER_S: Final = 3600.0
+TIMED_OUT: Final = 408
+"""The one 4xx that may have been billed: see `from_status`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,12 @@ def from_transport(error: Exception, *, headers_seen: bool) -> ProviderFailure:
 
 
 def from_status(status: int, headers: Mapping[str, str], body: bytes) -> ProviderFailure:
-    """Map an HTTP error answer that came before any stream."""
+    """Map an HTTP error answer that came before any stream.
+
+    A 4xx or 503 was refused before any work and costs nothing, but for 408: long answers that are not streamed end
+    with it where a relay's patience does, after the model has worked, and are billed in full (OpenRouter's pages on
+    errors and on streaming).
+    """
     error = decode_error(body)
     rule = _rule(status, error)
     words = _words(error) or clean_line(body.decode("utf-8", "replace"), DETAIL_CHARACTERS) or "no explanation"
@@ -133,7 +140,7 @@ def from_status(status: int, headers: Mapping[str, str], body: bytes) -> Provide
     return ProviderFailure(
         rule.kind,
         f"HTTP {status}: {words}",
-        void=400 <= status < 500 or status == 503,
+        void=(400 <= status < 500 and status != TIMED_OUT) or status == 503,
         retryable=retryable,
         retry_after_s=retry_after_s,
         http_status=status,
@@ -195,7 +202,7 @@ def _rule(status: int | None, error: _Error | None) -> Rule:
         return Rule("error_in_reply")
     if status in STATUS_RULES:
         return STATUS_RULES[status]
-    return Rule("server_error") if status >= 500 or status in (408, 409, 425) else Rule("unexpected_status")
+    return Rule("server_error") if status >= 500 or status in (TIMED_OUT, 409, 425) else Rule("unexpected_status")
 
 
 def _words(error: _Error | None) -> str:

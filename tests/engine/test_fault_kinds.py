@@ -25,7 +25,7 @@ class Case(NamedTuple):
 STREAMED: tuple[Case, ...] = (
     Case("http_400", "void", "bad_request", "failed", None, None),
     Case("http_403_moderation", "void", "moderation", "refused", None, None),
-    Case("http_408", "void", "server_error"),
+    Case("http_408", "unsettled", "server_error"),
     Case("http_413", "void", "bad_request", "failed", None, None),
     Case("http_422", "void", "bad_request", "failed", None, None),
     Case("http_429", "void", "rate_limited", params="{ retry_after_s = 0 }"),
