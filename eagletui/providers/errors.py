@@ -5,7 +5,7 @@ and 503 before a stream. Everything else may have been billed.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -99,7 +99,11 @@ class _ErrorBody(msgspec.Struct):
     detail: Any = None
 
 
-def from_transport(error: Exception, *, headers_seen: bool) -> ProviderFailure:
+Hide = Callable[[str], str]
+"""Takes secrets out of a text. Words are cut short, and a secret that is cut is found no more, so it comes first."""
+
+
+def from_transport(error: Exception, *, headers_seen: bool, hide: Hide = str) -> ProviderFailure:
     """Map an HTTP client's exception.
 
     httpx-aiohttp 0.2 raises the same `httpx.ConnectTimeout` for "connection refused" and for "disconnected after
@@ -109,9 +113,10 @@ def from_transport(error: Exception, *, headers_seen: bool) -> ProviderFailure:
     Args:
         error: an `httpx` or `aiohttp` exception.
         headers_seen: the response headers had arrived.
+        hide: takes the key out of the exception's words.
     """
     cause = error.__cause__ or error
-    what = clean_line(f"{type(cause).__name__}: {cause}", DETAIL_CHARACTERS)
+    what = clean_line(hide(f"{type(cause).__name__}: {cause}"), DETAIL_CHARACTERS)
     if headers_seen:
         return ProviderFailure("body_cut", f"The connection broke while the reply arrived ({what}).")
     if isinstance(cause, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | aiohttp.InvalidURL):
@@ -119,16 +124,22 @@ def from_transport(error: Exception, *, headers_seen: bool) -> ProviderFailure:
     return ProviderFailure("disconnect", f"The connection broke after the request was sent ({what}).")
 
 
-def from_status(status: int, headers: Mapping[str, str], body: bytes) -> ProviderFailure:
+def from_status(status: int, headers: Mapping[str, str], body: bytes, hide: Hide = str) -> ProviderFailure:
     """Map an HTTP error answer that came before any stream.
 
     A 4xx or 503 was refused before any work and costs nothing, but for 408: long answers that are not streamed end
     with it where a relay's patience does, after the model has worked, and are billed in full (OpenRouter's pages on
     errors and on streaming).
+
+    Args:
+        status: of HTTP, not 200.
+        headers: of the answer.
+        body: as far as it was read.
+        hide: takes the key out of the server's words.
     """
     error = decode_error(body)
     rule = _rule(status, error)
-    words = _words(error) or clean_line(body.decode("utf-8", "replace"), DETAIL_CHARACTERS) or "no explanation"
+    words = _words(error, hide) or clean_line(hide(body.decode("utf-8", "replace")), DETAIL_CHARACTERS)
     retry_after_s = _retry_after_s(headers.get("retry-after"))
     availability = error.availability if error else None
     retryable = rule.retryable
@@ -139,7 +150,7 @@ def from_status(status: int, headers: Mapping[str, str], body: bytes) -> Provide
             retry_after_s = min(max(availability.retry_after, 0.0), MAX_RETRY_AFTER_S)
     return ProviderFailure(
         rule.kind,
-        f"HTTP {status}: {words}",
+        f"HTTP {status}: {words or 'no explanation'}",
         void=(400 <= status < 500 and status != TIMED_OUT) or status == 503,
         retryable=retryable,
         retry_after_s=retry_after_s,
@@ -149,7 +160,10 @@ def from_status(status: int, headers: Mapping[str, str], body: bytes) -> Provide
 
 
 def from_error_in_reply(error: object, http_status: int) -> ProviderFailure:
-    """Map an `error` object that came inside a reply with status 200. It may have been billed."""
+    """Map an `error` object that came inside a reply with status 200, whose body was kept without secrets.
+
+    It may have been billed.
+    """
     record = _convert_error(error)
     code = record.code if record else None
     rule = _rule(code if isinstance(code, int) else None, record)
@@ -205,7 +219,7 @@ def _rule(status: int | None, error: _Error | None) -> Rule:
     return Rule("server_error") if status >= 500 or status in (TIMED_OUT, 409, 425) else Rule("unexpected_status")
 
 
-def _words(error: _Error | None) -> str:
+def _words(error: _Error | None, hide: Hide = str) -> str:
     if error is None or error.message is None:
         return ""
     parts = [str(error.message)]
@@ -213,7 +227,7 @@ def _words(error: _Error | None) -> str:
         parts.append(f"({error.metadata.error_type})")
     if error.metadata and isinstance(error.metadata.raw, str):
         parts.append(error.metadata.raw)
-    return clean_line(" ".join(parts), DETAIL_CHARACTERS)
+    return clean_line(hide(" ".join(parts)), DETAIL_CHARACTERS)
 
 
 def _retry_after_s(value: str | None) -> float | None:

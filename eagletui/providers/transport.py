@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Final, Self
+from typing import AnyStr, Final, Self
 
 import aiohttp
 import httpx
@@ -42,6 +42,8 @@ GET_BYTES: Final = 32 * 2**20
 """The largest list of models or endpoints is a tenth of this."""
 SECRET_CHARACTERS: Final = 12
 """A shorter key is a word such as EMPTY, which an answer may hold; it is left in bodies."""
+KNOWN_CHARACTERS: Final = 9
+"""Of the beginning of a key that a text was cut in, so many may stand: `sk-or-v1-` is on every key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,8 @@ class HttpTransport:
         """
         self._base_url = base_url.rstrip("/")
         self._key = key
-        self._secrets = {key.encode(), json.dumps(key)[1:-1].encode()} if len(key) >= SECRET_CHARACTERS else set()
+        spellings = {key, json.dumps(key)[1:-1], key.replace("/", "\\/")} if len(key) >= SECRET_CHARACTERS else set()
+        self._secrets = {spelling.encode() for spelling in spellings}
         self._timeouts = timeouts
         verify = _trust(self._base_url)
         authorization = {"Authorization": f"Bearer {key}"} if key else {}
@@ -163,12 +166,12 @@ class HttpTransport:
         except TimeoutError as error:
             raise ProviderFailure("total_timeout", f"GET {path} had no answer in {GET_TIMEOUT_S:.0f} s.") from error
         except (httpx.HTTPError, httpx.InvalidURL, aiohttp.ClientError) as error:
-            raise self._without_key(errors.from_transport(error, headers_seen=False)) from None
+            raise errors.from_transport(error, headers_seen=False, hide=self._hide) from None
         return HttpReply(reply.status_code, reply.headers, self._scrubbed(bytes(body)))
 
     def failure(self, reply: HttpReply) -> ProviderFailure:
         """Map an error answer to a GET."""
-        return self._without_key(errors.from_status(reply.status, reply.headers, reply.body))
+        return errors.from_status(reply.status, reply.headers, reply.body, self._hide)
 
     async def post(self, path: str, body: bytes, *, stream: bool, limit_bytes: int, on_headers: OnHeaders) -> RawReply:
         """Send one chat request and receive its body.
@@ -207,18 +210,15 @@ class HttpTransport:
                 await on_headers(generation_id, response.status_code)
                 if response.status_code != 200:
                     raise await self._refusal(response)
-                receiver = Receiver(response, watchdog, self._timeouts, generation_id, started_at, total)
+                receiver = Receiver(response, watchdog, self._timeouts, generation_id, started_at, total, self._hide)
                 await receiver.receive(limit_bytes)
-        except ProviderFailure as refusal:
-            self._without_key(refusal)
-            raise
         except TimeoutError:
             failure = self._timed_out(loop.time() >= total, stream, receiver)
             if receiver is None:
                 raise failure from None
             return self._reply(receiver, None if receiver.done else failure)
         except (httpx.HTTPError, httpx.InvalidURL, aiohttp.ClientError) as error:
-            failure = self._without_key(errors.from_transport(error, headers_seen=response is not None))
+            failure = errors.from_transport(error, headers_seen=response is not None, hide=self._hide)
             if receiver is None:
                 raise failure from None
             return self._reply(receiver, None if receiver.done else failure)
@@ -229,28 +229,31 @@ class HttpTransport:
 
     def _reply(self, receiver: "Receiver", cut: ProviderFailure | None) -> RawReply:
         reply = receiver.reply(cut)
-        return replace(reply, body=self._scrubbed(reply.body))
+        return replace(reply, body=self._scrubbed(reply.body, is_cut=cut is not None))
 
     def _generation_id(self, headers: httpx.Headers) -> str | None:
         value = headers.get("x-generation-id")
         return clean_line(value.replace(self._key, "[key]") if self._key else value, 200) if value else None
 
-    def _scrubbed(self, body: bytes) -> bytes:
+    def _scrubbed(self, body: bytes, *, is_cut: bool = False) -> bytes:
         """Take the key out of what will be kept; a server that repeats it has no answer in that place."""
         for secret in self._secrets:
             if secret in body:
                 body = body.replace(secret, b"[key]")
+            if is_cut:
+                body = _without_start(body, secret, b"[key]")
         return body
 
     async def _refusal(self, response: httpx.Response) -> ProviderFailure:
-        body = bytearray()
+        body, cut = bytearray(), b""
         try:
             async with asyncio.timeout(ERROR_BODY_S):
                 async for chunk in bounded_body(response, ERROR_BODY_BYTES):
                     body += chunk
         except (TimeoutError, httpx.HTTPError, aiohttp.ClientError, ProviderFailure):
-            body += b" (the explanation was cut)"
-        return self._without_key(errors.from_status(response.status_code, response.headers, bytes(body)))
+            cut = b" (the explanation was cut)"
+        kept = self._scrubbed(bytes(body), is_cut=bool(cut)) + cut
+        return errors.from_status(response.status_code, response.headers, kept, self._hide)
 
     def _timed_out(self, total: bool, stream: bool, receiver: "Receiver | None") -> ProviderFailure:
         kind: FailureKind
@@ -262,12 +265,15 @@ class HttpTransport:
             kind, limit_s, what = "event_timeout", self._timeouts.event_s, "No further event"
         return ProviderFailure(kind, f"{what} within {limit_s:g} s.", http_status=None if receiver is None else 200)
 
-    def _without_key(self, failure: ProviderFailure) -> ProviderFailure:
-        """Servers repeat a refused key in their message; it must not reach the ledger."""
-        if self._key and self._key in failure.detail:
-            failure.detail = failure.detail.replace(self._key, "[key]")
-            failure.args = (failure.detail,)
-        return failure
+    def _hide(self, text: str) -> str:
+        """Take the key out of words: servers repeat a refused key, and it must not reach the ledger.
+
+        Args:
+            text: as it came, before it is cut; where it ends in the beginning of the key, that goes as well.
+        """
+        if not self._key:
+            return text
+        return _without_start(text.replace(self._key, "[key]"), self._key, "[key]")
 
 
 class Receiver:
@@ -281,6 +287,7 @@ class Receiver:
         generation_id: str | None,
         started_at: float,
         total: float,
+        hide: errors.Hide,
     ) -> None:
         """Take over a response whose headers arrived.
 
@@ -291,6 +298,7 @@ class Receiver:
             generation_id: from the headers.
             started_at: when the request was sent, monotonic seconds.
             total: when the whole request must have ended, in the loop's time.
+            hide: takes the key out of the words of a web page.
         """
         assert isinstance(response.stream, httpx_aiohttp.transport.AiohttpResponseStream)
         self._response = response
@@ -301,6 +309,7 @@ class Receiver:
         self._started_at = started_at
         self._headers_at = time.monotonic()
         self._total = total
+        self._hide = hide
         self._body = bytearray()
         self._media_type = response.headers.get("content-type", "").split(";")[0].strip().lower()
         self.first_event_at: float | None = None
@@ -316,11 +325,8 @@ class Receiver:
         pieces = bounded_body(self._response, limit_bytes)
         if self._media_type == "text/html":
             start = await anext(pieces, b"")
-            raise ProviderFailure(
-                "not_json",
-                f"The reply is a web page, not JSON: {clean_line(start.decode('utf-8', 'replace'), 120)}",
-                http_status=200,
-            )
+            words = clean_line(self._hide(start.decode("utf-8", "replace")), 120)
+            raise ProviderFailure("not_json", f"The reply is a web page, not JSON: {words}", http_status=200)
         if self._media_type != "text/event-stream":
             async for chunk in pieces:
                 self._body += chunk
@@ -396,6 +402,14 @@ class Receiver:
             ended_at=time.monotonic(),
             cut=cut,
         )
+
+
+def _without_start(text: AnyStr, secret: AnyStr, mark: AnyStr) -> AnyStr:
+    """Take out the beginning of a secret with which a cut text ends."""
+    for length in range(len(secret) - 1, KNOWN_CHARACTERS, -1):
+        if text.endswith(secret[:length]):
+            return text[:-length] + mark
+    return text
 
 
 def _ended(body: bytearray, before: int) -> bool:

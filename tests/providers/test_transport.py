@@ -12,7 +12,7 @@ import pytest
 from eagletui.providers import transport as transport_module
 from eagletui.providers.base import ProviderFailure, RawReply, Timeouts
 from eagletui.providers.transport import HttpTransport
-from tests.providers.scripted_server import Exchange, free_port, scripted_server
+from tests.providers.scripted_server import Act, Exchange, free_port, scripted_server
 
 TIMEOUTS = Timeouts(connect_s=5.0, first_event_s=5.0, event_s=5.0, total_s=10.0)
 KEY = "sk-marker-7c1e"
@@ -395,3 +395,69 @@ async def test_a_key_repeated_by_the_server_is_not_repeated_by_us() -> None:
     assert KEY not in failure.detail
     assert KEY not in str(failure)
     assert "[key]" in failure.detail
+
+
+LONG_KEY = "sk-or-v1-" + "0123456789abcdef" * 4
+
+
+async def _words_for(act: Act) -> str:
+    async with scripted_server(act) as server:
+        transport = HttpTransport(server.base_url, key=LONG_KEY, timeouts=TIMEOUTS, headers={})
+        try:
+            with pytest.raises(ProviderFailure) as caught:
+                await transport.post("/chat", b"{}", stream=True, limit_bytes=LIMIT, on_headers=_ignore)
+        finally:
+            await transport.aclose()
+    return caught.value.detail + repr(caught.value.args)
+
+
+async def _ignore(generation_id: str | None, status: int) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("status", "before", "media_type"),
+    [
+        (401, '{"error":{"message":"' + "Bad key. " * 29, "application/json"),
+        (401, "Bad key. " * 30, "text/plain"),
+        (200, "<html>" + "Busy. " * 15, "text/html"),
+    ],
+    ids=("an explanation", "plain text", "a web page"),
+)
+async def test_a_key_at_the_place_where_words_are_cut_leaves_no_part_of_it(
+    status: int, before: str, media_type: str
+) -> None:
+    after = '","code":401}}' if before.startswith("{") else ""
+
+    async def act(exchange: Exchange) -> None:
+        await exchange.reply(status, f"{before}{LONG_KEY}{after}".encode(), {"Content-Type": media_type})
+
+    words = await _words_for(act)
+    assert LONG_KEY[9:13] not in words
+    assert "[key]" in words
+
+
+@pytest.mark.parametrize("length", [20, 40, len(LONG_KEY) - 1])
+async def test_an_explanation_that_breaks_off_inside_the_key_leaves_no_part_of_it(length: int) -> None:
+    async def act(exchange: Exchange) -> None:
+        await exchange.send(b"HTTP/1.1 401 X\r\nContent-Length: 4000\r\n\r\nBad key " + LONG_KEY[:length].encode())
+        exchange.close()
+
+    words = await _words_for(act)
+    assert LONG_KEY[9:13] not in words
+    assert "was cut" in words
+
+
+async def test_a_reply_that_breaks_off_inside_the_key_keeps_no_part_of_it() -> None:
+    async def act(exchange: Exchange) -> None:
+        await exchange.open_stream()
+        await exchange.chunk(EVENT + b"data: " + LONG_KEY[:40].encode())
+        exchange.close()
+
+    async with scripted_server(act) as server:
+        transport = HttpTransport(server.base_url, key=LONG_KEY, timeouts=TIMEOUTS, headers={})
+        try:
+            raw = await transport.post("/chat", b"{}", stream=True, limit_bytes=LIMIT, on_headers=_ignore)
+        finally:
+            await transport.aclose()
+    assert raw.cut is not None
+    assert raw.body == EVENT + b"data: [key]"
