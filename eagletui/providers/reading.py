@@ -1,5 +1,6 @@
 """Turn a received body into a `Reply`, or into the failure it hides behind status 200."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final, cast
 
@@ -13,15 +14,18 @@ from eagletui.providers.decoding import decode_json
 from eagletui.providers.parse import parse_body, parse_stream, split_sse
 
 _EVENT_STARTS: Final = (b"data:", b"event:", b":")
+_DONE: Final = b"[DONE]"
 
 
 class _Choice(msgspec.Struct):
     error: Any = None
+    finish_reason: Any = None
 
 
 class _Carrier(msgspec.Struct):
     error: Any = None
     choices: list[_Choice] | None = None
+    usage: Any = None
 
 
 def read_reply(raw: RawReply) -> Reply:
@@ -34,7 +38,7 @@ def read_reply(raw: RawReply) -> Reply:
 
     Raises:
         ProviderFailure: an error inside the reply, no choices, not JSON, or a cut before the end. `cost_pico_usd` is
-            set where the broken reply states its cost.
+            set where the broken reply states its cost; a running cost in mid-stream is none.
     """
     if raw.encoding != true_encoding(raw.encoding, raw.body):
         raw = replace(raw, encoding="sse")
@@ -49,7 +53,7 @@ def read_reply(raw: RawReply) -> Reply:
     if failure is None:
         return reply
     failure.usage = usage
-    failure.cost_pico_usd = usage.cost_pico_usd if usage else None
+    failure.cost_pico_usd = usage.cost_pico_usd if usage and _bill_is_final(raw) else None
     failure.generation_id = reply.generation_id
     raise failure
 
@@ -85,7 +89,7 @@ def _failure(raw: RawReply, reply: Reply) -> ProviderFailure | None:
     error = _error_object(raw)
     if error is not None:
         return errors.from_error_in_reply(error, raw.http_status)
-    if raw.cut is not None and (reply.finish_reason is None or reply.usage is None):
+    if raw.cut is not None and (reply.finish_reason is None or reply.usage is None or not _bill_is_final(raw)):
         return raw.cut
     if reply.finish_reason == "error":
         return errors.from_error_in_reply(reply.error or "finish reason error", raw.http_status)
@@ -100,15 +104,34 @@ def _error_object(raw: RawReply) -> object | None:
     """Find the `error` of a body or of any event. Most bodies do not hold the word and are not decoded again."""
     if b'"error"' not in raw.body:
         return None
-    for event in [decode_json(raw.body)] if raw.encoding == "json" else split_sse(_whole_events(raw)):
-        try:
-            carrier = msgspec.convert(event, type=_Carrier)
-        except msgspec.ValidationError:
-            continue  # `parse` has judged the shape already.
+    for carrier in _carriers(raw):
         for error in (carrier.error, *(choice.error for choice in carrier.choices or ())):
             if error:
                 return cast(object, error)
     return None
+
+
+def _bill_is_final(raw: RawReply) -> bool:
+    """Tell whether the last usage of a reply is its bill, and not a running figure that some relays send on the way.
+
+    A stream's bill comes with the finish reason or after it; a stream without one must have been ended in order.
+    """
+    if raw.encoding == "json":
+        return True
+    finished = False
+    for carrier in _carriers(raw):
+        finished = finished or any(choice.finish_reason for choice in carrier.choices or ())
+        if finished and carrier.usage:
+            return True
+    return not finished and raw.cut is None and raw.body.rstrip().endswith(_DONE)
+
+
+def _carriers(raw: RawReply) -> Iterator[_Carrier]:
+    for event in [decode_json(raw.body)] if raw.encoding == "json" else split_sse(_whole_events(raw)):
+        try:
+            yield msgspec.convert(event, type=_Carrier)
+        except msgspec.ValidationError:
+            continue  # `parse` has judged the shape already.
 
 
 def _whole_events(raw: RawReply) -> bytes:

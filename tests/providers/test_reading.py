@@ -116,6 +116,30 @@ def test_a_cut_after_the_usage_loses_nothing() -> None:
         assert read_reply(raw(body + broken_end, "sse", CUT)).content == "Hi"
 
 
+RUNNING = {**delta("Hi"), "usage": {"prompt_tokens": 10, "completion_tokens": 1, "cost": 0}}
+
+
+@pytest.mark.parametrize("events", [[RUNNING], [RUNNING, delta("!")], [RUNNING, delta("!", "stop")]])
+def test_the_running_cost_of_a_stream_that_was_cut_is_no_bill(events: list[object]) -> None:
+    cut = ProviderFailure("event_timeout", "No further event.")
+    found = failure(stream(*events, done=False), "sse", cut)
+    assert found is cut
+    assert found.cost_pico_usd is None
+
+
+def test_the_running_cost_before_an_error_in_mid_stream_is_no_bill() -> None:
+    broken = {"id": "gen-1", "error": {"code": 502, "message": "gone"}}
+    ends = [{"index": 0, "delta": {"content": ""}, "finish_reason": "error"}]
+    for event in (broken, {**broken, "choices": ends}):
+        assert failure(stream(RUNNING, event, done=False), "sse").cost_pico_usd is None
+    assert failure(stream(RUNNING, {**broken, "choices": ends, "usage": USAGE}), "sse").cost_pico_usd == 12_500_001
+
+
+def test_a_stream_without_a_finish_reason_has_a_bill_only_if_it_was_ended_in_order() -> None:
+    assert failure(stream(delta("Hi"), BILL), "sse").cost_pico_usd == 12_500_001
+    assert failure(stream(delta("Hi"), BILL, done=False), "sse").cost_pico_usd is None
+
+
 def test_bytes_that_are_not_json_are_a_failure() -> None:
     found = failure(b"upstream connect error")
     assert (found.kind, found.void, found.retryable) == ("not_json", False, True)
