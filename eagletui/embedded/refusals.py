@@ -79,7 +79,13 @@ REFUSALS: Final = (
         "constraint_filtered",
         availability="constraint_filtered",
     ),
-    Refusal("http_408", 408, "Refuse as timed out; a client cannot know whether work was done.", "Request Timeout", "timeout"),
+    Refusal(
+        "http_408",
+        408,
+        "Refuse as timed out; a client cannot know whether work was done.",
+        "Request Timeout",
+        "timeout",
+    ),
     Refusal("http_413", 413, "Refuse a request that is too large.", "Payload Too Large", "invalid_request"),
     Refusal(
         "http_422",
