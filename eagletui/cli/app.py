@@ -1,6 +1,5 @@
 """The command line: a table of commands, each in a module of its own that is imported only when its command runs."""
 
-import difflib
 import functools
 import keyword
 import os
@@ -92,6 +91,8 @@ def _run(args: list[str]) -> int:
         return _dispatch("eagletui", "open_app", _load("attach", "open_app"), args)
     command = COMMANDS.get(args[0])
     if command is None:
+        import difflib
+
         near = difflib.get_close_matches(args[0], COMMANDS, n=1)
         hint = f" Did you mean {near[0]}?" if near else ""
         _fail(InputError(f"No command is called {clean_line(args[0], 40)}.{hint} See: eagletui --help"))

@@ -8,6 +8,8 @@ cookie alone would be sent to every port of this host. Foreign names in `Host` a
 import asyncio
 import contextlib
 import hmac
+import html
+import re
 import secrets
 import shlex
 import signal
@@ -21,6 +23,7 @@ from textual_serve.app_service import AppService
 from textual_serve.server import Server, to_int
 
 from eagletui.core.errors import InputError
+from eagletui.core.text import clean_line
 
 HOST: Final = "127.0.0.1"
 COOKIE: Final = "eagletui"
@@ -29,6 +32,20 @@ _ENVIRONMENT: Final = ("COLORTERM=truecolor", "TERM=xterm-256color", "PYTHONUTF8
 _MOST_VISITORS: Final = 4
 """Each has a process of its own."""
 _NOBODY: Final = "This page needs the address that eagletui attach --web printed; it opens once, in one browser."
+
+_FOREIGN_FONT: Final = re.compile(r"<link[^>]*fonts\.googleapis\.com[^>]*>")
+"""The template asks for it; the page's policy would refuse it, with an error in the browser's console."""
+_KEYS_AT_ONCE: Final = """<script>
+new MutationObserver((_, watch) => {
+  const keys = document.querySelector(".xterm-helper-textarea");
+  if (!keys || !document.body.classList.contains("-first-byte")) return;
+  watch.disconnect();
+  keys.focus();
+  window.addEventListener("focus", () => keys.focus());
+}).observe(document.body, {attributes: true, childList: true, subtree: true});
+</script>
+</body>"""
+"""Gives the keys to the terminal from the start, and whenever its tab comes to the front, without a click into it."""
 
 _END_S: Final = 5.0
 """How long a tab's process may take to end."""
@@ -70,6 +87,7 @@ class WebView:
             title: of the page.
         """
         self.port = port
+        self._title = clean_line(title, 80)
         self.ticket: str | None = secrets.token_urlsafe(24)
         """Opens the page once; None when it was used."""
         self._pass = secrets.token_urlsafe(24)
@@ -140,7 +158,11 @@ class WebView:
         return reply
 
     async def _index(self, request: web.Request) -> web.StreamResponse:
-        page: web.StreamResponse = await self._server.handle_index(request)
+        page = await self._server.handle_index(request)
+        assert isinstance(page, web.Response)
+        head = f'<title>{html.escape(self._title)}</title><link rel="icon" href="data:,">\n  </head>'
+        text = _FOREIGN_FONT.sub("", page.text or "").replace("</head>", head, 1)
+        page.text = _KEYS_AT_ONCE.join(text.rsplit("</body>", 1))
         return page
 
     async def _socket(self, request: web.Request) -> web.StreamResponse:

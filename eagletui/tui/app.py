@@ -126,6 +126,8 @@ class EagleApp(App[None]):
         self._poller: Poller | None = None
         self._vocabulary: Vocabulary | None = None
         self._runs_opened = 0
+        self.unwritten: set[asyncio.Event] = set()
+        """Orders on their way into the ledger, each set when it is there; closing waits for them."""
         self._tidying = Tidying(time.monotonic)
         self.add_mode("attach", partial(self._new_screen, AttachScreen))
         self.add_mode("launch", partial(self._new_screen, _launch))
@@ -141,6 +143,11 @@ class EagleApp(App[None]):
         """The open ledger."""
         assert self._reader is not None
         return self._reader
+
+    @property
+    def how_to_change(self) -> str:
+        """What a person does who may only look, and wants to change the run."""
+        return "attach --web with --allow-orders" if self.is_web else "attach without --read-only"
 
     @property
     def has_run(self) -> bool:
@@ -176,8 +183,9 @@ class EagleApp(App[None]):
         self.folder = folder
         self._reader = reader
         self._poller = Poller(folder, reader, self.clock, self.post_message)
-        await self.switch_mode(self._mode("run"))
+        # The first read goes on while the first screen is made.
         background.start(self, "read the ledger", partial(self._poller.run, self._refresh_s), group="poll")
+        await self.switch_mode(self._mode("run"))
 
     async def _leave_run(self) -> None:
         if self._reader is None:
@@ -312,8 +320,10 @@ class EagleApp(App[None]):
         at = names.index(self.theme) if self.theme in names else -1
         self.theme = names[(at + 1) % len(names)]
 
-    def action_detach(self) -> None:
-        """Leave; the run goes on."""
+    async def action_detach(self) -> None:
+        """Leave; the run goes on. An order that was just given is written first."""
+        for written in tuple(self.unwritten):
+            await written.wait()
         self.exit()
 
     def action_help_quit(self) -> None:

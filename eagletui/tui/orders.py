@@ -1,7 +1,7 @@
 """Orders to a run's workers: the question before, the row in the ledger, and what came of it."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -28,27 +28,42 @@ _LOOK_EVERY_S: Final = 0.05
 
 def give(app: "EagleApp", *orders: Order) -> None:
     """Write orders down, one after the other, and show the result of each when it comes."""
-    names = ", ".join(verb for verb, _ in orders)
-    background.start(app, f"order {names}", partial(_carry_out, app, orders), group="orders", exclusive=False)
-
-
-async def _carry_out(app: "EagleApp", orders: Sequence[Order]) -> None:
     view = app.view
     if view is None:
         return
+    names = ", ".join(verb for verb, _ in orders)
+    written = asyncio.Event()
+    app.unwritten.add(written)
+    work = partial(_carry_out, app, view, orders, written)
+    background.start(app, f"order {names}", work, group="orders", exclusive=False)
+
+
+async def _carry_out(app: "EagleApp", view: RunView, orders: Sequence[Order], written: asyncio.Event) -> None:
     results: list[OrderDone] = []
-    for verb, args in orders:
+    issued: list[tuple[Verb, int]] = []
+    try:
+        for verb, args in orders:
+            done = await _write(view, verb, args, app.clock)
+            if isinstance(done, OrderDone):
+                results.append(done)
+            else:
+                issued.append((verb, done))
+    except EagleError as error:
+        results.append(OrderDone(f"{verb}: {error}", ok=False))
+    finally:
+        written.set()
+        app.unwritten.discard(written)
+    for verb, command_id in issued:
         try:
-            results.append(await _order(app, view, verb, args))
+            results.append(await _result(app, view, verb, command_id))
         except EagleError as error:
             results.append(OrderDone(f"{verb}: {error}", ok=False))
-            break
     sentence = "   ".join(result.sentence for result in results)
     app.post_message(OrderDone(sentence, ok=all(result.ok for result in results)))
 
 
-async def _order(app: "EagleApp", view: RunView, verb: Verb, args: Mapping[str, object]) -> OrderDone:
-    """Have one order carried out: by the engine, or here where none works and the ledger alone is concerned."""
+async def _write(view: RunView, verb: Verb, args: Mapping[str, object], clock: Callable[[], float]) -> OrderDone | int:
+    """Write one order for the engine, and give its id; where none works and the ledger alone is concerned, do it."""
     ledger = view.folder.ledger_path
     engine = standing.engine_of(view.snapshot)
     if engine is None or not engine.alive:
@@ -58,8 +73,7 @@ async def _order(app: "EagleApp", view: RunView, verb: Verb, args: Mapping[str, 
         applied = await asyncio.to_thread(apply_without_engine, ledger, verb, args, "app")
         if applied is not None:
             return OrderDone(f"{verb}: {applied.result}", ok=applied.changed)
-    command_id = await asyncio.to_thread(commands.issue, ledger, verb, args, app.clock)
-    return await _result(app, view, verb, command_id)
+    return await asyncio.to_thread(commands.issue, ledger, verb, args, clock)
 
 
 async def _result(app: "EagleApp", view: RunView, verb: Verb, command_id: int) -> OrderDone:
@@ -223,7 +237,7 @@ def ask_start(app: "EagleApp") -> None:
     if view is None:
         return
     if app.read_only:
-        app.post_message(OrderDone("Read-only: attach without --read-only to start workers.", ok=False))
+        app.post_message(OrderDone(f"Read-only: {app.how_to_change} to start workers.", ok=False))
         return
     snapshot = view.snapshot
     books = snapshot.spend.books

@@ -33,6 +33,8 @@ CACHE: Final = Path("~/.cache/eagletui-bench").expanduser()
 MILLION: Final = 1_000_000
 PATIENCE_S: Final = 60.0
 WIDE: Final = (120, 36)
+FIGURES: Final = b"with ids"
+"""Stands beside the first figures of a run; their names are drawn before."""
 _BARE: Final = """
 from textual.app import App
 from textual.widgets import Static
@@ -131,7 +133,7 @@ def large_run(*, may_build: bool) -> tuple[Path, int]:
 
 def first_paint(run: Path) -> Paint:
     """Time from the start of the process to the figures of the run on the screen."""
-    return _painted(["attach", str(run)], b"proved", PROGRAM)
+    return _painted(["attach", str(run)], FIGURES, PROGRAM)
 
 
 def bare_first_paint() -> Paint:
@@ -159,7 +161,7 @@ def key_latencies(job: Job, warm: int, seconds: float) -> Keys:
         with provider(Path(path) / "p", job) as (url, pid):
             run = new_run(Path(path) / "run", url, job, prompts(job))
             with _engine(run), run.reader() as reader, shown(["attach", str(run.folder.path)]) as watched:
-                watched.until(b"proved")
+                watched.until(FIGURES)
                 while reader.snapshot().answered < warm:
                     watched.collect(0.2)
                 before, began, cpu, theirs = (
@@ -172,7 +174,7 @@ def key_latencies(job: Job, warm: int, seconds: float) -> Keys:
                 snapshot, wall = reader.snapshot(), time.monotonic() - began
                 cpu, theirs = cpu_s(watched.pid) - cpu, cpu_s(pid) - theirs
         with shown(["attach", str(run.folder.path)]) as watched:
-            watched.until(b"proved")
+            watched.until(FIGURES)
             idle, _ = _press(watched, 3.0)
     return Keys(
         busy, opened_s, idle, (snapshot.answered - before) / wall, snapshot.in_flight, cpu / wall, theirs / wall
@@ -236,7 +238,7 @@ def bytes_on_the_wire(seconds: int) -> tuple[int, int]:
             writer.set_run_state("draining")
             writer.set_run_state("stopped")
         with shown(["attach", str(finished.path)]) as still:
-            still.until(b"proved")
+            still.until(FIGURES)
             drawn_at = time.monotonic()
             changing = _bytes_at_1hz(_busy(Path(path) / "run"), seconds)
             # The ledger's age is told in steps; the last one is after 5 s.
@@ -246,7 +248,7 @@ def bytes_on_the_wire(seconds: int) -> tuple[int, int]:
 
 def _bytes_at_1hz(built: Built, seconds: int) -> int:
     with RoleLock(built.path, "engine"), shown(["attach", str(built.path), "--refresh", "0.25"]) as watched:
-        watched.until(b"proved")
+        watched.until(FIGURES)
         watched.collect(1.0)
         written = 0
         for number in range(seconds):

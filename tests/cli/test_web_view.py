@@ -50,6 +50,9 @@ async def test_the_printed_address_opens_the_page_once() -> None:
             assert reply.status == 200
             text = await reply.text()
             assert f"ws://{HOST}:{view.port}/" in text
+            assert "<title>b3-magicoder</title>" in text
+            assert "googleapis" not in text, "nothing is asked of another server"
+            assert text.index("keys.focus()") < text.index("</body>"), "the terminal has the keys without a click"
             policy = reply.headers["Content-Security-Policy"]
             assert "default-src 'none'" in policy
             assert "https:" not in policy

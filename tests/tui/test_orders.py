@@ -63,6 +63,14 @@ async def test_p_resumes_a_paused_run(busy: Built) -> None:
         assert "resume: resume done" in screens.text
 
 
+async def test_an_order_given_just_before_leaving_is_written_down(busy: Built) -> None:
+    async with opened(busy) as screens:
+        screens.app.action_pause()
+        assert pending(busy) == [], "it is on its way"
+        await screens.app.action_detach()
+    assert pending(busy) == [("pause", {"now": False})]
+
+
 async def test_an_order_that_no_engine_takes_says_so(busy: Built) -> None:
     with busy.writer() as writer:
         writer.set_run_state("paused", "user")

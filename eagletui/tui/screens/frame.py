@@ -115,7 +115,7 @@ class FramedScreen(ViewScreen):
     def why_not(self, key: Key) -> str | None:
         """Give the reason a key cannot be used now, or None."""
         if key.changes_run and self.eagle.read_only:
-            return "read-only: attach without --read-only to change the run"
+            return f"read-only: {self.eagle.how_to_change} to change the run"
         view = self.eagle.view
         if view is None or not key.changes_run:
             return None
