@@ -190,7 +190,7 @@ VIEW_KEYS: Final[dict[View, tuple[Key, ...]]] = {
             "r",
             "retry",
             "Retry",
-            "Ask again for the marked samples, or the one under the cursor, where they failed or were refused.",
+            "Ask again for the marked samples, or the one under the cursor, where failed, refused or set aside.",
             "wide",
             changes_run=True,
         ),

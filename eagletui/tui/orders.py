@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from eagletui.core.errors import EagleError
-from eagletui.core.money import pico_to_usd_string
+from eagletui.core.money import Books, pico_to_usd_string
 from eagletui.ledger import commands
 from eagletui.ledger.rows import Verb
 from eagletui.tui import background, figures, panels, standing
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from eagletui.tui.app import EagleApp
 
 Order = tuple[Verb, Mapping[str, object]]
+
+SUSPICIOUS_TIMES: Final = 2.0
+"""A cap that grows to so many times what it was may be a slip of a digit."""
 
 _APPLIED_WITHIN_S: Final = 3.0
 _LOOK_EVERY_S: Final = 0.05
@@ -211,6 +214,10 @@ def consequence(view: RunView, limits: Limits) -> list[Piece]:
         lines.append((f"cap is below what is committed: nothing new is sent{until}.", "$warning"))
     else:
         lines.append(f"cap leaves {figures.usd(room)} for new holds.")
+    if limits.cap_pico > books.cap_pico:
+        lines.append(
+            (f"cap rises by {figures.usd(limits.cap_pico - books.cap_pico)}{_times(limits, books)}.", "$warning")
+        )
     if limits.stop_at_pico > limits.cap_pico:
         lines.append(("stop-at is above the cap: the cap holds.", "$warning"))
     if snapshot.run.pause_reason in ("stop_at", "cap") and left > 0 and room > 0:
@@ -220,6 +227,12 @@ def consequence(view: RunView, limits: Limits) -> list[Piece]:
             "The run then goes on." if goes_on else "No engine is running: the run goes on once it is started."
         )
     return lines
+
+
+def _times(limits: Limits, books: Books) -> str:
+    """Say how many times the old cap a new one is, where that is much."""
+    times = limits.cap_pico / books.cap_pico if books.cap_pico else 0.0
+    return f", to {times:,.1f} times what it was" if times >= SUSPICIOUS_TIMES else ""
 
 
 def _limit_orders(old: Limits, new: Limits) -> list[Order]:

@@ -83,7 +83,7 @@ def generation(snapshot: Snapshot) -> dict[str, Pieces]:
 
 
 def throughput(snapshot: Snapshot, unit: str = "") -> str:
-    """Output tokens per second: now, or on average once the run has ended.
+    """Output tokens per second: now, or from its start to its end, pauses too, once it has ended.
 
     Args:
         snapshot: the run.
@@ -93,7 +93,7 @@ def throughput(snapshot: Snapshot, unit: str = "") -> str:
     unit = f" {unit}" if unit else ""
     if run.state in FINISHED_RUNS and run.started_at is not None and run.finished_at is not None:
         seconds = max(1.0, run.finished_at - run.started_at)
-        return f"{figures.rate(snapshot.tokens.output / seconds)}{unit} on average"
+        return f"{figures.rate(snapshot.tokens.output / seconds)}{unit} start to end"
     return f"-{unit}" if snapshot.rate is None else f"{figures.rate(snapshot.rate.output_tokens_per_s)}{unit}"
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Callable
 
 import pytest
@@ -90,7 +91,8 @@ async def test_limits_of_a_run_without_an_engine_are_changed_at_once_as_ctl_does
         await screens.press("dollar_sign", "tab", *["backspace"] * 4)
         await screens.write("20")
         assert "No engine is running: the run goes on once it is started." in screens.text
-        await screens.press("enter")
+        assert re.search(r"cap rises by \$19\.\d+, to [\d.]+ times what it was", screens.text)
+        await screens.press("enter", "enter")
         await screens.settle()
         assert pending(busy) == []
         with busy.writer() as writer:
@@ -158,6 +160,9 @@ async def test_limits_show_their_consequence_while_typing_and_are_ordered_as_dec
         field.value = "12.345678"
         await screens.settle()
         assert "stop-at is above the cap: the cap holds." in screens.text
+        await screens.press("enter")
+        assert "Edit limits" in screens.text, "the first enter goes to the button"
+        assert pending(busy) == []
         await carried_out(busy, screens, "enter", by=apply)
         assert ordered == [("stop-at", '{"usd": "12.345678"}')]
 
@@ -179,7 +184,7 @@ async def test_raising_the_cap_of_a_run_that_waits_at_it_says_that_it_goes_on(bu
         await screens.press("dollar_sign", "tab", *["backspace"] * 4)
         await screens.write("20")
         assert "The run then goes on." in screens.text
-        await carried_out(busy, screens, "enter", by=apply)
+        await carried_out(busy, screens, "enter", "enter", by=apply)
         assert ordered == ['cap {"usd": "20"}']
 
 
@@ -262,10 +267,23 @@ async def test_read_only_refuses_every_change_and_says_why(busy: Built) -> None:
 async def test_failed_samples_are_retried_marked_ones_first(busy: Built) -> None:
     async with opened(busy) as screens:
         await screens.press("2", "r")
-        assert "Retry: s-000000 is tokenized; only failed or refused samples are sent again" in screens.text
+        assert "Retry: s-000000 is tokenized; only failed, refused or set-aside samples are asked again" in screens.text
         await screens.press("f", "f", "f", "space", "space")
         await carried_out(busy, screens, "r", by=lambda row: (True, row.args_json))
         assert 'retry: {"samples": ["s-000011", "s-000017"]}' in screens.text
+
+
+async def test_marked_answers_that_are_set_aside_are_given_up_only_after_asking(busy: Built) -> None:
+    with busy.writer() as writer:
+        assert writer.quarantine("embedded/stream").samples
+    async with opened(busy) as screens:
+        await screens.press("2", "space", "r")
+        assert re.search(r"1 set-aside answer given up: \$0\.\d+ was paid", screens.text)
+        await screens.press("escape")
+        assert pending(busy) == []
+        await screens.press("r", "right")
+        await carried_out(busy, screens, "enter", by=lambda row: (True, row.args_json))
+        assert 'retry: {"samples": ["s-000000"]}' in screens.text
 
 
 def test_dollars_are_read_as_people_type_them() -> None:

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from eagletui.core.text import clean_line
 from eagletui.runs import RunFolder
 from eagletui.tui.program import Ran
 from eagletui.tui.screens.compare import CompareScreen
 from eagletui.tui.screens.dialogs import ConfirmDialog
 from eagletui.tui.screens.sign_dialog import SignDialog
+from eagletui.tui.widgets.entry import Entry
 from tests.tui.driving import NARROW, WIDE, opened
 from tests.tui.factory import HOSTILE, Built, stored
 from tests.tui.test_untrusted_text import assert_harmless
@@ -122,3 +124,14 @@ async def test_hostile_verdicts_endpoints_and_complaints_are_harmless(busy: Buil
         screens.app.push_screen(CompareScreen(RunFolder(busy.path), RunFolder(other)))
         await screens.settle()
         assert_harmless(screens)
+
+
+async def test_a_field_to_type_in_shows_nothing_that_steers_a_terminal(busy: Built) -> None:
+    async with opened(busy) as screens:
+        await screens.press("2", "slash")
+        field = screens.app.screen.query_one("#filter-input", Entry)
+        for text in HOSTILE:
+            field.edit(text)
+            assert field.value == clean_line(text)
+            await screens.settle()
+            assert_harmless(screens)

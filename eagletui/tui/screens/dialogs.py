@@ -122,7 +122,7 @@ class LimitsDialog(ModalScreen[Limits | None]):
             yield SafeText(id="consequence", classes="dialog-body")
             with Horizontal(classes="dialog-buttons"):
                 yield Button(styled("Keep [esc]"), id="keep")
-                yield Button(styled("Apply [enter]"), id="act", variant="primary")
+                yield Button(styled("Apply"), id="act", variant="primary")
 
     def on_mount(self) -> None:
         """Start in the first field."""
@@ -134,8 +134,8 @@ class LimitsDialog(ModalScreen[Limits | None]):
         self._look()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Apply on enter."""
-        self._apply()
+        """Go to the button on enter, past the consequence: a slip of a digit is not money yet."""
+        self.query_one("#act", Button).focus()
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """Apply or keep."""

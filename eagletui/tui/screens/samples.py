@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, Final, get_args
+from typing import ClassVar, Final, NamedTuple, get_args
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -17,7 +17,7 @@ from eagletui.ledger.filters import SampleFilter, Sort
 from eagletui.ledger.rows import SampleRow
 from eagletui.ledger.snapshot import Snapshot
 from eagletui.runs import RunFolder
-from eagletui.tui import background, orders, standing
+from eagletui.tui import background, figures, orders, standing
 from eagletui.tui.filter_line import EXAMPLE, PRESETS, FilterLineError, preset_name, read_filter, write_filter
 from eagletui.tui.keys import View, bindings
 from eagletui.tui.run_view import RunView
@@ -36,6 +36,43 @@ from eagletui.tui.widgets.safe_text import Piece, SafeText, name_panel, stacked,
 _PROBLEMS: Final = tuple(PRESETS[name] for name in ("mismatched", "drifting", "failed"))
 
 
+class Again(NamedTuple):
+    """What asking samples again comes to."""
+
+    failed: list[str]
+    """Keys of failed and refused samples: nothing is given up."""
+    set_aside: list[str]
+    """Keys of quarantined ones, whose answers are given up."""
+    paid_pico: int
+    """For the answers that are given up."""
+
+    @classmethod
+    def of(cls, rows: Sequence[SampleRow]) -> "Again":
+        """Sort samples; those with an answer in use are left out."""
+        aside = [row for row in rows if row.state == "quarantined"]
+        return cls(
+            failed=sorted(row.sample_key for row in rows if row.state in ("failed", "refused")),
+            set_aside=sorted(row.sample_key for row in aside),
+            paid_pico=sum(row.cost_pico or 0 for row in aside),
+        )
+
+    @property
+    def keys(self) -> list[str]:
+        """Of every sample to ask again."""
+        return self.failed + self.set_aside
+
+    def lines(self) -> list[str]:
+        """Say what is given up, in numbers."""
+        lines = [
+            f"{figures.plural(len(self.set_aside), 'set-aside answer')} given up: {figures.usd(self.paid_pico)} was "
+            "paid, and counts as wasted.",
+            "Turns that followed these answers are asked again too.",
+        ]
+        if self.failed:
+            lines.append(f"{figures.plural(len(self.failed), 'failed or refused sample')} asked again with them.")
+        return lines
+
+
 class SamplesScreen(FramedScreen):
     """The browser."""
 
@@ -47,7 +84,8 @@ class SamplesScreen(FramedScreen):
         self._wanted = SampleFilter()
         self._ids: Sequence[int] = ()
         self._problems: set[int] | None = None
-        self._marked: set[str] = set()
+        self._marked: dict[str, int] = {}
+        """Row ids by sample key."""
         self._loaded_at_event = -1
         self._search: AsyncReader | None = None
         """A reader of its own for lists, which may take long: the screen and the rest of the app read on meanwhile."""
@@ -287,7 +325,8 @@ class SamplesScreen(FramedScreen):
         """Mark the sample and go to the next."""
         row = self.table.current
         if row is not None:
-            self._marked ^= {row.sample_key}
+            if self._marked.pop(row.sample_key, None) is None:
+                self._marked[row.sample_key] = row.id
             self.table.refresh_lines(self.table.cursor + 1)
             self.table.move_to(self.table.cursor + 1)
 
@@ -321,18 +360,32 @@ class SamplesScreen(FramedScreen):
         self.say(await export_samples(self.eagle.program, self.eagle.reader, folder, picked, out))
 
     def action_retry(self) -> None:
-        """Queue failed or refused samples again."""
+        """Queue failed or refused samples again; set-aside answers are given up for others after asking."""
         row = self.table.current
-        keys = sorted(self._marked) or ([row.sample_key] if row is not None else [])
+        ids = list(self._marked.values()) or ([row.id] if row is not None else [])
         if self.eagle.read_only:
             self.say(("Retry: read-only", "$warning"))
-        elif keys and not self._marked and row is not None and row.state not in ("failed", "refused"):
-            self.say(
-                (f"Retry: {row.sample_key} is {row.state}; only failed or refused samples are sent again", "$warning")
-            )
-        elif keys:
-            orders.give(self.eagle, ("retry", {"samples": keys}))
-            self._marked.clear()
+        elif ids:
+            background.start(self, "look what to ask again", partial(self._retry, ids), group="retry")
+
+    async def _retry(self, ids: Sequence[int]) -> None:
+        rows = await self.eagle.reader.rows(ids)
+        again = Again.of(rows)
+        if not again.keys:
+            which = f"{rows[0].sample_key} is {rows[0].state}" if len(rows) == 1 else f"none of {len(rows):,} marked is"
+            self.say((f"Retry: {which}; only failed, refused or set-aside samples are asked again", "$warning"))
+            return
+
+        def done(act: bool | None) -> None:
+            if act:
+                orders.give(self.eagle, ("retry", {"samples": again.keys}))
+                self.action_unmark()
+
+        if not again.set_aside:
+            done(True)
+        else:
+            dialog = ConfirmDialog("Ask again", again.lines(), "Buy other answers", "Keep these answers")
+            self.app.push_screen(dialog, done)
 
     def action_next_problem(self) -> None:
         """Go to the next sample with a mismatch, drift or failure."""
