@@ -10,7 +10,7 @@ from eagletui.arbitration import Arbitration, Ruled, likelihood_objects
 from eagletui.core.fidelity import EVIDENCE, same_up_to_last_whole_character
 from eagletui.core.opinions import Answer, Doubts, Question, canonical_ids, obstacle, sampled_length
 from eagletui.core.posterior import calibrate
-from eagletui.core.sampling import Sampling
+from eagletui.core.sampling import CUTS_FIRST, Sampling
 from eagletui.core.tokdiff import align
 from eagletui.core.vocabulary import Vocabulary
 from eagletui.reconstruct import Job, Outcome, Progress, Recorded, finding_object, line_object
@@ -69,7 +69,9 @@ def arbitrate_file(
             lines.append(outcome.lines[index])
         else:
             counts = use_count and endpoint not in doubts.counts
-            one = arbitration.ask(_answer(recorded, rebuilt, rebuilt.output_ids, prompt_ids, counts, vocabulary))
+            sampling = sampling_of(recorded.request, job.profiles[endpoint].profile.name)
+            answer = _answer(recorded, rebuilt, rebuilt.output_ids, prompt_ids, sampling, counts, vocabulary)
+            one = arbitration.ask(answer)
             ruled.append((recorded, one))
             line = line_object(recorded, _with_ruling(rebuilt, one, vocabulary), prompt_ids, job)
             lines.append(line | {"posterior": one.opinion.posterior, "margin": one.opinion.margin})
@@ -79,8 +81,13 @@ def arbitrate_file(
     return ArbitratedFile(tuple(lines), summary | {"used_count": use_count})
 
 
-def sampling_of(request: Mapping[str, object] | None) -> Sampling:
-    """Read how an answer was sampled; what a request does not say is not assumed."""
+def sampling_of(request: Mapping[str, object] | None, profile: str = "") -> Sampling:
+    """Read how an answer was sampled; what a request does not say is not assumed.
+
+    Args:
+        request: as it was sent.
+        profile: name of what its server strips, which tells the server.
+    """
     asked = request or {}
 
     def number(name: str, otherwise: float) -> float:
@@ -100,6 +107,7 @@ def sampling_of(request: Mapping[str, object] | None) -> Sampling:
         top_p if 0.0 < top_p <= 1.0 else 1.0,
         top_k if top_k > 0 else None,
         max(0.0, number("min_p", 0.0)),
+        cuts_first=profile == CUTS_FIRST,
     )
 
 
@@ -108,6 +116,7 @@ def _answer(
     rebuilt: Rebuilt,
     ids: tuple[int, ...],
     prompt_ids: tuple[int, ...],
+    sampling: Sampling,
     use_count: bool,
     vocabulary: Vocabulary,
 ) -> Answer:
@@ -115,7 +124,7 @@ def _answer(
     length, cut = sampled_length(
         billed, rebuilt.offset, ended=rebuilt.ended, finish_reason=recorded.reply.finish_reason
     )
-    question = Question(prompt_ids, ids, sampling_of(recorded.request), length, cut, rebuilt.tail_trimmed)
+    question = Question(prompt_ids, ids, sampling, length, cut, rebuilt.tail_trimmed)
     return Answer(
         id=recorded.id,
         endpoint=recorded.reply.endpoint or "",

@@ -21,7 +21,7 @@ from eagletui.core.fidelity import EVIDENCE, PROVED, Evidence, Usability
 from eagletui.core.findings import Finding
 from eagletui.core.likelihood import FAR_OFF, KINDS, Likelihood, Structure, impostor_finding, structure_findings
 from eagletui.core.opinions import ASKED, Answer, Doubts, Question, canonical_ids, obstacle, sampled_length
-from eagletui.core.sampling import Sampling
+from eagletui.core.sampling import CUTS_FIRST, Sampling
 from eagletui.core.tokdiff import align
 from eagletui.core.vocabulary import Vocabulary
 from eagletui.ledger.filters import SampleFilter
@@ -246,7 +246,12 @@ class _Cases:
         question = Question(
             tuple(tokens.prompt_ids or ()),
             ids,
-            Sampling(asked.temperature, asked.top_p, asked.top_k),
+            Sampling(
+                asked.temperature,
+                asked.top_p,
+                asked.top_k,
+                cuts_first=self._config.provider.kind == CUTS_FIRST,
+            ),
             length,
             cut,
             tokens.tail_trimmed,

@@ -223,6 +223,8 @@ def test_a_run_without_a_named_model_is_refused(bought: RunFolder) -> None:
 
 def test_sampling_is_read_from_the_request_and_nothing_is_assumed() -> None:
     assert sampling_of(None) == Sampling()
+    assert sampling_of({"top_p": 0.9}, "llama.cpp") == Sampling(1.0, 0.9, cuts_first=True)
+    assert sampling_of({"top_p": 0.9}, "vllm@0.32") == Sampling(1.0, 0.9)
     asked = {"temperature": 0.7, "top_p": 0.9, "top_k": 40, "min_p": 0.05, "frequency_penalty": 0}
     assert sampling_of(asked) == Sampling(0.7, 0.9, 40, 0.05)
     assert sampling_of({"top_p": 0.9, "top_k": -1}) == Sampling(1.0, 0.9)
@@ -298,7 +300,7 @@ def test_answers_that_are_too_unlikely_for_the_target_are_a_finding_as_well(eagl
     assert "less likely than what the target samples" in impostor["sentence"]
     (likelihood,) = summary["likelihood"].values()
     assert likelihood["nats_per_token"] == pytest.approx(-3.2189, abs=2e-3)
-    assert likelihood["expected"] == pytest.approx(-0.6466, abs=2e-3)
+    assert likelihood["expected"] == pytest.approx(-0.6466, abs=1e-2)
 
 
 def test_a_file_needs_a_model_a_tokenizer_and_a_format(eagletui: Command, tmp_path: Path) -> None:

@@ -1,6 +1,11 @@
 """How an answer was sampled, as the request says: what the sampler did to the model's probabilities."""
 
 from dataclasses import dataclass
+from typing import Final
+
+CUTS_FIRST: Final = "llama.cpp"
+"""The server, by the name of its kind and of its profile, that cuts before the temperature works, unless told otherwise
+(`samplers`, ggml-org/llama.cpp tools/server/README.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +20,9 @@ class Sampling:
     """Only so many tokens; None for all."""
     min_p: float = 0.0
     """Only tokens at least this share as likely as the most likely one."""
+    cuts_first: bool = False
+    """The cuts are made among the model's own probabilities and the temperature works on what they leave, as in
+    llama.cpp; elsewhere the temperature comes first."""
 
     @property
     def is_plain(self) -> bool:

@@ -127,6 +127,8 @@ class ModelBackend:
             "top_p": 1.0 if ask.top_p is None else ask.top_p,
             "top_k": 0 if ask.top_k is None else ask.top_k,
             "min_p": 0.0,
+            # The API's order, in which the temperature comes first; llama.cpp's own has it last.
+            "samplers": ["temperature", "top_k", "top_p"],
             "verbose": True,
             "return_tokens": True,
             # Of the special tokens only the stop token is ever sampled: text would not show the others.

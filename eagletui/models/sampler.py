@@ -35,9 +35,14 @@ class SampledRows:
     def __init__(self, logits: Any, sampling: Sampling) -> None:
         """Take logits, [rows, vocabulary], and how the answer was sampled."""
         self._sampling = sampling
-        logits = logits.float() / max(sampling.temperature, COLD)
-        self._logs = torch.log_softmax(logits, dim=-1)
+        logits = logits.float()
+        self._logs = torch.log_softmax(logits / max(sampling.temperature, COLD), dim=-1)
         self._chances = self._logs.exp()
+        self._cut_logs, self._cut_chances = self._logs, self._chances
+        """What the cuts are made of."""
+        if sampling.cuts_first and sampling.temperature != 1.0 and not sampling.is_plain:
+            self._cut_logs = torch.log_softmax(logits, dim=-1)
+            self._cut_chances = self._cut_logs.exp()
 
     def scores(self, wanted: Sequence[Sequence[int]]) -> list[dict[int, float]]:
         """Log-probability of some tokens of each row; far outside of the cuts it is low and finite."""
@@ -47,10 +52,13 @@ class SampledRows:
         if not rows:
             return found
         device = self._logs.device
-        own = self._logs[torch.tensor(rows, device=device), torch.tensor(columns, device=device)].tolist()
-        tops = self._logs.max(dim=-1).values.tolist()
-        for row, token_id, score in zip(rows, columns, own, strict=True):
-            found[row][token_id] = score if self._sampling.is_plain else score + self._cut(row, score, tops[row])
+        places = torch.tensor(rows, device=device), torch.tensor(columns, device=device)
+        own, uncut = self._logs[places].tolist(), self._cut_logs[places].tolist()
+        tops = self._cut_logs.max(dim=-1).values.tolist()
+        kept = [] if self._sampling.is_plain else self._kept(tops)
+        for row, token_id, score, before in zip(rows, columns, own, uncut, strict=True):
+            cut = 0.0 if self._sampling.is_plain else self._cut(row, before, tops[row]) - kept[row]
+            found[row][token_id] = score + cut
         return found
 
     def likelihood(self, ids: Sequence[int]) -> Likelihood:
@@ -66,15 +74,27 @@ class SampledRows:
         own = self._logs.gather(1, torch.tensor(ids, device=self._logs.device)[:, None])
         return Likelihood(len(ids), float(own.sum()), float(expected.sum()), float(variance.clamp(min=0).sum()))
 
+    def _kept(self, tops: Sequence[float]) -> list[float]:
+        """Log of what the cuts leave of each row's probability."""
+        if self._cut_logs is self._logs:
+            return [log(max(self._sampling.top_p, exp(top))) for top in tops]
+        kept: list[float] = (self._chances * self._inside()).sum(dim=-1).log().tolist()
+        return kept
+
     def _cut(self, row: int, score: float, top: float) -> float:
-        """What cutting the distribution adds to a log-probability."""
+        """Log-probability that the cuts leave a token.
+
+        Args:
+            row: where it stands.
+            score: its log-probability where the cuts are made.
+            top: that of the most likely token.
+        """
         sampling = self._sampling
-        kept = max(sampling.top_p, exp(top))
         if score >= top:
-            return -log(kept)
+            return 0.0
         if exp(score) < _UNLIKELY:
-            return log(LEAK) - log(kept)
-        chances = self._chances[row]
+            return log(LEAK)
+        chances = self._cut_chances[row]
         likelier = chances > exp(score)
         inside = 1.0
         if sampling.top_p < 1.0:
@@ -84,22 +104,23 @@ class SampledRows:
             inside = 0.0
         if sampling.min_p > 0.0:
             inside *= _sigmoid((score - top - log(sampling.min_p)) / EDGE)
-        return log(LEAK + (1.0 - LEAK) * inside) - log(kept)
+        return log(LEAK + (1.0 - LEAK) * inside)
 
     def _inside(self) -> Any:
         """Which tokens can come, bool [rows, vocabulary]."""
         sampling = self._sampling
-        top = self._logs.max(dim=-1, keepdim=True).values
-        inside = self._logs >= top + (log(sampling.min_p) if sampling.min_p > 0.0 else -float("inf"))
-        if sampling.top_k is not None and sampling.top_k < self._logs.shape[-1]:
-            inside &= self._logs >= self._logs.topk(sampling.top_k, dim=-1).values[:, -1:]
+        logs = self._cut_logs
+        top = logs.max(dim=-1, keepdim=True).values
+        inside = logs >= top + (log(sampling.min_p) if sampling.min_p > 0.0 else -float("inf"))
+        if sampling.top_k is not None and sampling.top_k < logs.shape[-1]:
+            inside &= logs >= logs.topk(sampling.top_k, dim=-1).values[:, -1:]
         if sampling.top_p < 1.0:
             low, high = top - _RANGE, top
             for _ in range(_HALVINGS):
                 middle = (low + high) / 2
-                enough = (self._chances * (self._logs >= middle)).sum(dim=-1, keepdim=True) >= sampling.top_p
+                enough = (self._cut_chances * (logs >= middle)).sum(dim=-1, keepdim=True) >= sampling.top_p
                 low, high = torch.where(enough, middle, low), torch.where(enough, high, middle)
-            inside &= self._logs >= low
+            inside &= logs >= low
         return inside
 
 

@@ -48,6 +48,22 @@ def test_zero_temperature_takes_the_first_of_equals_either_way() -> None:
     assert scores[2] < -10
 
 
+def test_llama_cpp_cuts_before_the_temperature_works() -> None:
+    """Of 0.5 and 0.3 the squares are kept, 0.25 and 0.09; with the temperature first, 0.5 alone would be 0.69."""
+    logits = torch.tensor([CHANCES, CHANCES]).log()
+    last = SampledRows(logits, Sampling(temperature=0.5, top_p=0.6, cuts_first=True))
+    scores, _ = last.scores([range(4), ()])
+    assert [scores[0], scores[1]] == pytest.approx([log(0.25 / 0.34), log(0.09 / 0.34)], abs=0.05)
+    assert max(scores[2], scores[3]) < log(LEAK) + 2
+    found = last.likelihood([1])
+    own, likelier = log(0.09 / 0.365), log(0.25 / 0.365)
+    assert found.own == pytest.approx(own, abs=1e-5)
+    assert found.expected == pytest.approx((0.25 * likelier + 0.09 * own) / 0.34, abs=1e-5)
+    first = _scores(Sampling(temperature=0.5, top_p=0.6))
+    assert first[1] < log(0.02)
+    assert _scores(Sampling(temperature=0.5, cuts_first=True)) == _scores(Sampling(temperature=0.5))
+
+
 @pytest.mark.parametrize(
     ("sampling", "kept"),
     [
