@@ -56,6 +56,8 @@ class Admissions:
     money_waits: bool = False
     """The next request fits only after open holds are released."""
     _refilling: asyncio.Task[None] | None = None
+    _is_rendering: bool = False
+    """Prompts of samples that are due are not ready yet."""
     _look_at: float = 0.0
     """Monotonic seconds: when the queue is worth another look."""
 
@@ -128,6 +130,8 @@ class Admissions:
             return "pace"
         if not self.pace.has_open_lane(now):
             return "endpoint"
+        if self.ready or self._is_rendering:
+            return "cpu"  # there are prompts and room for them, and this process does not get to it
         return "prompts"
 
     def _pick(self) -> list[tuple[ReadySample, str]]:
@@ -181,6 +185,7 @@ class Admissions:
         known = {ready.sample.id for ready in self.ready}
         rows = await self.ledger.do(lambda writer: writer.claim(len(known) + READY_ROWS))
         fresh = [sample for sample in rows if sample.id not in known]
+        self._is_rendering = bool(fresh)
         for start in range(0, len(fresh), PREPARE_ROWS):
             self.ready.extend(await self.desk.prepare(fresh[start : start + PREPARE_ROWS]))
         if fresh:
@@ -193,7 +198,7 @@ class Admissions:
         self._look_at = time.monotonic() + min(LOOK_AGAIN_S, due_in_s)
 
     def _fetched(self, task: asyncio.Task[None]) -> None:
-        self._refilling = None
+        self._refilling, self._is_rendering = None, False
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self.crashed(error)

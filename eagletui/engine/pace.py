@@ -38,8 +38,9 @@ SPEED_PART: Final = 0.1
 """Weight of the newest answer in an endpoint's speed."""
 
 START_LIMIT: Final = 64.0
-RAMP_PER_S: Final = 400.0
-"""So many more requests than a moment ago may be under way each second: each new connection costs a handshake."""
+RAMP_PER_S: Final = 250.0
+"""So many more requests than a moment ago may be under way each second: each costs a handshake, two commits and a
+prompt sent, which a core must carry beside the replies."""
 CUT: Final = 0.7
 HEADROOM_PART: Final = 0.1
 """An endpoint whose limit a 429 has shown gets less of the rest once less than this part of it is free."""

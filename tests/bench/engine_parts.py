@@ -59,8 +59,8 @@ _STEERING: Final[tuple[tuple[Verb, dict[str, Any]], ...]] = (
 )
 """Orders given one after the other while the reference job runs; none of them breaks a request off."""
 
-BREAKING: Final = Job(1_500, 60, 200, 512, 1.0, 25.0, 1_000, "20.00", stream="always")
-"""Answers of 9 s, of which nearly all can be under way at once."""
+BREAKING: Final = Job(1_500, 60, 80, 256, 1.0, 8.0, 1_000, "20.00", stream="always")
+"""Answers of 11 s, so that most are under way at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +113,11 @@ def broken_off(job: Job) -> tuple[int, list[Steered]]:
 def _break_off(run: RunFolder, snapshot: Snapshot, marks: dict[str, Any]) -> None:
     """Give each order when there is most to do for it; money of what was broken off is asked for meanwhile."""
     in_flight, most = snapshot.states["in_flight"], snapshot.run.max_in_flight
+    answered = snapshot.answered / snapshot.samples
     due: dict[int, tuple[bool, Verb, dict[str, Any]]] = {
-        0: (in_flight >= 0.9 * most, "pause", {"now": True}),
+        0: (in_flight >= 0.9 * most or answered > 0.1, "pause", {"now": True}),
         1: (in_flight == 0, "resume", {}),
-        2: (in_flight >= 0.4 * most, "stop", {}),
+        2: (in_flight >= 0.4 * most or answered > 0.5, "stop", {}),
     }
     number = marks.setdefault("orders", 0)
     if number in due and due[number][0]:

@@ -217,6 +217,7 @@ def lines(reader: LedgerReader) -> list[str]:
     return [event.message for event in reader.events() if event.kind == "breaker"]
 
 
+@pytest.mark.slow
 def test_a_run_leaves_a_broken_endpoint_alone_and_goes_back_to_it(
     new_run: NewRun, start_provider: StartProvider
 ) -> None:

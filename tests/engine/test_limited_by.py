@@ -5,6 +5,7 @@ from typing import cast
 
 import pytest
 
+from eagletui.engine.answers import ReadySample
 from eagletui.engine.fleet import Fleet
 from eagletui.engine.gates import Gates
 from eagletui.engine.ledger_thread import LedgerThread
@@ -22,6 +23,9 @@ def test_each_limit_is_named_and_the_one_that_binds_first_wins() -> None:
     pace = Pace({"a": 1.0, "b": 1.0}, 4)
     admissions = admissions_of(LEDGER, GATES, pace)
     assert admissions.limited_by() == "prompts"
+    admissions.ready.append(cast(ReadySample, None))
+    assert admissions.limited_by() == "cpu", "a prompt is rendered, there is room, and it is not sent yet"
+    admissions.ready.clear()
     pace.throttled("a", sent_at=0.0, now=1e12, retry_after_s=10.0)
     assert admissions.limited_by() == "prompts", "the other endpoint is open"
     pace.lanes["b"].quarantined = True
@@ -50,6 +54,7 @@ def test_the_cpu_binds_once_two_looks_in_a_row_say_so(strain: Strain) -> None:
     assert seen == [False, False, False, True, True, False]
 
 
+@pytest.mark.slow
 def test_a_run_says_what_limits_it_in_its_ledger(new_run: NewRun, start_provider: StartProvider) -> None:
     provider = start_provider(latency_s=0.3, tokens_per_s=60)
     run = new_run(provider.api_url, 60, max_in_flight=2, cap_usd="1.00")

@@ -45,8 +45,8 @@ def doubts(number: int, reader: LedgerReader) -> bool:
 def test_a_run_keeps_to_what_its_files_leave_and_says_so_at_its_start_and_when_more_is_ordered(
     new_run: NewRun, start_provider: StartProvider
 ) -> None:
-    provider = start_provider(latency_s=0.1, tokens_per_s=500)
-    run = new_run(provider.api_url, 30, max_in_flight=8)
+    provider = start_provider(latency_s=0.05, tokens_per_s=500)
+    run = new_run(provider.api_url, 14, max_in_flight=8)
     _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     process = run.start(constants={"eagletui.engine.open_files": {"BESIDE": limit - 3}})
     run.until(partial(doubts, 1), "a line in the log")
@@ -57,7 +57,7 @@ def test_a_run_keeps_to_what_its_files_leave_and_says_so_at_its_start_and_when_m
     run.until(partial(doubts, 2), "another line")
     assert run.wait(process) == 0, run.log()
     with run.reader() as reader:
-        details = [reader.sample(f"p{number:04d}") for number in range(30)]
+        details = [reader.sample(f"p{number:04d}") for number in range(14)]
     spans = [
         (detail.attempts[0].sent_at, detail.attempts[0].sent_at + (detail.row.latency_s or 0.0))
         for detail in details

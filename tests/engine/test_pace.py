@@ -150,8 +150,8 @@ def fill(pace: Pace, now: float) -> int:
 
 
 def look_on(pace: Pace, now: float) -> int:
-    """Look every 50 ms for six seconds, as an engine does, and return how many requests are under way then."""
-    return max(fill(pace, now + look / 20) for look in range(120))
+    """Look every 50 ms for eight seconds, as an engine does, and return how many requests are under way then."""
+    return max(fill(pace, now + look / 20) for look in range(160))
 
 
 def test_a_limit_starts_low_and_doubles_with_each_round_of_answers_until_the_first_429() -> None:
@@ -174,16 +174,16 @@ def test_requests_under_way_rise_by_so_many_a_second_and_fall_at_will() -> None:
     pace = still({"a": 1.0}, 2000)
     pace.lanes["a"].limit = 2000.0
     levels = [fill(pace, now) for now in (0.0, 0.05, 0.1, 0.6)]
-    assert levels == [64, 84, 104, 168], "at most a start's worth more at once, however long the last look is ago"
-    for tenth in range(7, 60):
+    assert levels == [64, 76, 89, 153], "at most a start's worth more at once, however long the last look is ago"
+    for tenth in range(7, 100):
         fill(pace, tenth / 10)
     assert pace.in_flight == 2000
     pace.lanes["a"].in_flight = 1500
-    assert fill(pace, 6.0) == 2000, "what ended is replaced at once"
-    assert pace.is_full(6.0)
+    assert fill(pace, 10.0) == 2000, "what ended is replaced at once"
+    assert pace.is_full(10.0)
     pace.max_in_flight = 100
     pace.lanes["a"].in_flight = 99
-    assert fill(pace, 6.1) == 100
+    assert fill(pace, 10.1) == 100
 
 
 def test_a_wait_is_never_shorter_than_asked_and_hosts_do_not_come_back_together() -> None:
