@@ -432,7 +432,7 @@ class Runner:
         now = time.monotonic()
         return {
             "in_flight": len(self._dispatcher.flights),
-            "limited_by": self._admissions.limited_by(),
+            "limited_by": self._admissions.limited_by() if self._gates.is_open else None,
             "unjudged": self._fleet.unjudged,
             "stream_share": round(self._load.share.share, 2),
             "unfiled": self._filing.waiting,

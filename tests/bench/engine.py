@@ -30,7 +30,13 @@ QUICK: Final = replace(REFERENCE, samples=200, first_token_s=0.1, tokens_per_s=6
 """Its reference takes 10 s, so that its answers have to come 20 times as fast."""
 EVENTS: Final = replace(REFERENCE, samples=400, max_in_flight=400)
 QUICK_BREAKING: Final = replace(
-    engine_parts.BREAKING, samples=150, output_tokens=30, first_token_s=0.3, tokens_per_s=15.0, max_in_flight=100
+    engine_parts.BREAKING,
+    samples=150,
+    output_tokens=30,
+    max_tokens=64,
+    first_token_s=0.3,
+    tokens_per_s=15.0,
+    max_in_flight=100,
 )
 QUICK_EVENTS: Final = replace(REFERENCE, samples=60, first_token_s=0.5, tokens_per_s=200.0, max_in_flight=60)
 SHORT: Final = Job(2_000, 100, 100, 256, 0.0, None, 64, "50.00", stream="never")

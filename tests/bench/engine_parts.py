@@ -59,7 +59,7 @@ _STEERING: Final[tuple[tuple[Verb, dict[str, Any]], ...]] = (
 )
 """Orders given one after the other while the reference job runs; none of them breaks a request off."""
 
-BREAKING: Final = Job(1_500, 60, 80, 256, 1.0, 8.0, 1_000, "20.00", stream="always")
+BREAKING: Final = Job(1_500, 60, 80, 128, 1.0, 8.0, 1_000, "20.00", stream="always")
 """Answers of 11 s, so that most are under way at once."""
 
 
