@@ -106,6 +106,8 @@ class PromptsSection(_Section):
     """At most this many samples."""
     pick: Literal["first", "spread"] = "first"
     """Which prompts `limit` takes: the first ones, or some from everywhere in the files, as probes do."""
+    canary_every: int = Field(default=0, ge=0)
+    """Ask one of the prompts of `[check.canary]` among every so many others; 0: only where the files hold them."""
 
 
 class ModelSection(_Section):
@@ -325,6 +327,12 @@ class RunConfig(_Section):
     notify: NotifySection = NotifySection()
     extract: ExtractSection = ExtractSection()
     export: ExportSection = ExportSection()
+
+    @model_validator(mode="after")
+    def _check(self) -> "RunConfig":
+        if self.prompts.canary_every and not self.check.canary:
+            raise ValueError("prompts with their answers in [check.canary], because [prompts] canary_every asks them")
+        return self
 
     def sampling_for(self, dataset: str, row: str | None = None) -> SamplingSection:
         """Return how an answer is drawn: `[sampling]`, with `[sampling.DATASET]` and the row's own over it.

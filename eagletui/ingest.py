@@ -11,13 +11,15 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from eagletui.config import PromptsSection
+from eagletui.config import PromptsSection, RunConfig
 from eagletui.core.chat import Prompt
 from eagletui.core.errors import Problem, PromptFileError
+from eagletui.core.fidelity import CANARIES
 from eagletui.core.run_parts import RunPart
 from eagletui.core.text import clean_line
 from eagletui.ledger.orders import NewPrompt
 from eagletui.ledger.writer_ingest import IngestWriter
+from eagletui.prompts.canaries import NO_CANARIES, Canaries
 from eagletui.prompts.jsonl import PromptRecord
 from eagletui.prompts.seen import Place, SeenKeys
 from eagletui.prompts.tables import open_prompts
@@ -89,36 +91,46 @@ class Census:
         return said
 
 
-def take_census(section: PromptsSection, part: RunPart | None = None) -> Census:
+def canaries_of(config: RunConfig) -> Canaries:
+    """Return the canaries that a config asks for."""
+    every = config.prompts.canary_every
+    return Canaries(tuple(config.check.canary), every, config.run.seed) if every else NO_CANARIES
+
+
+def take_census(section: PromptsSection, part: RunPart | None = None, canaries: Canaries = NO_CANARIES) -> Census:
     """Read every prompt file to its end, add nothing, and count.
 
     Args:
         section: the files and what is asked of them.
         part: which prompts this run takes; None for all.
+        canaries: prompts that are asked in addition.
 
     Raises:
         PromptFileError: with the first 20 problems of all files.
     """
     counted = Census()
     problems = Problems()
-    for _ in problems.without(_walk(section, counted, part)):
+    for _ in problems.without(_walk(section, counted, part, canaries)):
         pass
     problems.raise_any()
     return counted
 
 
-def chosen_prompts(section: PromptsSection) -> Iterator[Chosen]:
+def chosen_prompts(section: PromptsSection, canaries: Canaries = NO_CANARIES) -> Iterator[Chosen]:
     """Read the prompts that a run would take, after `take_census` has found no problem."""
-    return (item for item in _walk(section, Census(), None) if isinstance(item, Chosen))
+    return (item for item in _walk(section, Census(), None, canaries) if isinstance(item, Chosen))
 
 
-def ingest(section: PromptsSection, writer: IngestWriter, part: RunPart | None = None) -> Census:
+def ingest(
+    section: PromptsSection, writer: IngestWriter, part: RunPart | None = None, canaries: Canaries = NO_CANARIES
+) -> Census:
     """Add the prompt files of a config to a ledger, all or nothing, in one reading.
 
     Args:
         section: the files and what is asked of them.
         writer: of the ledger.
         part: which prompts this run takes; they keep the numbers they have in the whole run. None for all.
+        canaries: prompts that are asked in addition.
 
     Raises:
         PromptFileError: with the first 20 problems of all files; nothing was added.
@@ -126,7 +138,7 @@ def ingest(section: PromptsSection, writer: IngestWriter, part: RunPart | None =
     added = Census()
     problems = Problems()
     with writer.in_bulk():
-        for path, items in groupby(_walk(section, added, part), key=_path_of):
+        for path, items in groupby(_walk(section, added, part, canaries), key=_path_of):
             source_id: int | None = None if problems.total else writer.begin_source(path)
             chosen = problems.without(items)
             while batch := list(islice(chosen, _BATCH)):
@@ -196,10 +208,13 @@ def _path_of(item: Chosen | Problem) -> Path:
     return item.path if isinstance(item, Chosen) else Path(item.file)
 
 
-def _walk(section: PromptsSection, counted: Census, part: RunPart | None) -> Iterator[Chosen | Problem]:
+def _walk(
+    section: PromptsSection, counted: Census, part: RunPart | None, canaries: Canaries = NO_CANARIES
+) -> Iterator[Chosen | Problem]:
     """Read every file, yield what to add and what is wrong, and count along."""
     takes = _picker(section)
     seen = SeenKeys()
+    asked = 0
     for index, path in enumerate(section.path):
         if path in section.path[:index]:
             yield Problem(str(path), None, None, "a file that is listed twice", "each file once")
@@ -216,19 +231,30 @@ def _walk(section: PromptsSection, counted: Census, part: RunPart | None) -> Ite
                 yield Problem(str(path), record.line, "id", known, "an id of its own")
             elif earlier is not None:
                 counted.repeated += 1
-            elif takes(counted) and (chosen := _choose(path, record, section, counted)) is not None:
-                place = counted.prompts
-                counted.prompts += 1
-                samples = chosen.samples
-                counted.samples += samples
-                if part is not None:
-                    counted.by_part[part.number_of(place)] += samples
-                    if not part.takes(place):
+            elif takes(counted):
+                due = [record]
+                if canaries.texts:
+                    due += canaries.after(asked, record.line)
+                    asked += 1
+                for item in due:
+                    if item is not record and seen.first(item.key, Place(index, record.line, True)) is not None:
+                        yield Problem(str(path), None, "id", f'"{item.key}"', "another id: canaries have these")
                         continue
-                counted.by_dataset[record.dataset] += samples
-                here += samples
-                counted.dropped += record.dropped
-                yield chosen
+                    chosen = _choose(path, item, section, counted)
+                    if chosen is None:
+                        break
+                    place = counted.prompts
+                    counted.prompts += 1
+                    samples = chosen.samples
+                    counted.samples += samples
+                    if part is not None:
+                        counted.by_part[part.number_of(place)] += samples
+                        if not part.takes(place):
+                            continue
+                    counted.by_dataset[item.dataset] += samples
+                    here += samples
+                    counted.dropped += item.dropped
+                    yield chosen
         if here:
             counted.by_file[path] += here
         if file.sha256 is not None:
@@ -253,13 +279,14 @@ def _picker(section: PromptsSection) -> Callable[[Census], bool]:
 def _choose(path: Path, record: PromptRecord, section: PromptsSection, before: Census) -> Chosen | None:
     """Cut a prompt's answers to what the limit leaves; None when nothing is left."""
     numbers = before.prompts + 1, before.samples + 1
+    answers = 1 if record.dataset == CANARIES else section.answers
     if section.limit is None:
-        return Chosen(path, record, record.turns, section.answers, *numbers)
+        return Chosen(path, record, record.turns, answers, *numbers)
     left = section.limit - before.samples
     if left <= 0:
         return None
-    turns = record.turns[: max(1, left // section.answers)]
-    return Chosen(path, record, turns, min(section.answers, left), *numbers)
+    turns = record.turns[: max(1, left // answers)]
+    return Chosen(path, record, turns, min(answers, left), *numbers)
 
 
 def _new_prompt(chosen: Chosen, part: RunPart | None) -> NewPrompt:

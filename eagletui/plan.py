@@ -15,7 +15,7 @@ from eagletui.core.money import PICO, Price, format_usd, hold_bound, prompt_boun
 from eagletui.core.quantization import differing
 from eagletui.engine.market import Market
 from eagletui.engine.pace import START_LIMIT
-from eagletui.ingest import Census, chosen_prompts, take_census
+from eagletui.ingest import Census, canaries_of, chosen_prompts, take_census
 from eagletui.models.identity import stored_hidden_size, stored_quantization, weight_files
 from eagletui.outlook import Outlook, Rates, learn, look_ahead
 from eagletui.providers.base import Endpoint
@@ -119,7 +119,7 @@ def make_plan(
     plan = Plan(
         run=config.run.name,
         endpoints=tuple(endpoints),
-        census=take_census(config.prompts),
+        census=take_census(config.prompts, canaries=canaries_of(config)),
         stop_at_pico=usd_to_pico(config.spend.stop_at_usd),
         cap_pico=usd_to_pico(config.spend.cap_usd),
         max_in_flight=config.pace.max_in_flight,
@@ -177,7 +177,7 @@ def _count(
 ) -> None:
     fmt = load_format(config.model.format)
     counted = 0
-    for chosen in chosen_prompts(config.prompts):
+    for chosen in chosen_prompts(config.prompts, canaries_of(config)):
         share = plan.by_dataset.setdefault(chosen.record.dataset, DatasetPlan())
         sampling = config.sampling_for(chosen.record.dataset, chosen.record.prompt.sampling_json)
         kwargs, max_tokens = template_kwargs(config, fmt, sampling.reasoning), sampling.max_tokens

@@ -2,12 +2,14 @@
 
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Final
 
 from eagletui.config import RunConfig, SamplingSection
 from eagletui.core.chat import Prompt
 from eagletui.core.errors import EagleError
+from eagletui.core.fidelity import CANARIES
 from eagletui.core.outputs import LossProfile, OutputFormat
 from eagletui.core.reply import Reply
 from eagletui.ledger.orders import TokensResult
@@ -18,6 +20,8 @@ from eagletui.tokens.formats import AUTO, asked_thinking, load_profile, thinking
 from eagletui.tokens.load import Tokenizer
 from eagletui.tokens.profiles import UNTOUCHED
 from eagletui.tokens.prompt import render_prompt
+
+_WATCHES: Final = "A canary: asked to watch the endpoint, not to train on."
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,7 @@ class RunIds:
         Raises:
             EagleError: the format has no place for the reply.
         """
-        return rebuild(
+        rebuilt = rebuild(
             reply,
             self.tokenizer,
             self.fmt,
@@ -86,6 +90,7 @@ class RunIds:
             prompt=prompt,
             thinking=self.thinking(dataset, prompt),
         )
+        return rebuilt if dataset != CANARIES else replace(rebuilt, usability="unusable", reason=_WATCHES)
 
     def thinking(self, dataset: str, prompt: Prompt | None = None) -> bool | None:
         """Whether the requests of a data set, or of one prompt, switch thinking on or off; None: they say nothing."""

@@ -228,6 +228,15 @@ def test_a_local_server_needs_no_key(tmp_path: Path) -> None:
     assert not secret
 
 
+def test_canaries_among_the_prompts_need_prompts_with_their_answers(tmp_path: Path) -> None:
+    asking = WHOLE.replace("[prompts]\n", "[prompts]\ncanary_every = 50\n")
+    assert asking != WHOLE
+    with pytest.raises(ConfigError, match=r"\[check.canary\]"):
+        _load(tmp_path, asking)
+    loaded = _load(tmp_path, asking + '\n[check.canary]\n"What is 17 * 23?" = "391"\n')
+    assert loaded.prompts.canary_every == 50
+
+
 def test_a_canary_needs_a_regular_expression_and_survives_the_frozen_copy(tmp_path: Path) -> None:
     path = tmp_path / "c.toml"
     path.write_text(WHOLE + '\n[check.canary]\n"What is 17 * 23?" = "\\\\b391\\\\b"\n')

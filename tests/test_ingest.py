@@ -14,14 +14,16 @@ from hypothesis import strategies as st
 from eagletui.config import PromptsSection
 from eagletui.core.chat import Message, Prompt
 from eagletui.core.errors import PromptFileError
+from eagletui.core.fidelity import CANARIES
 from eagletui.core.text import clean_line
-from eagletui.ingest import PREVIEW_CHARACTERS, ingest, preview, take_census
+from eagletui.ingest import PREVIEW_CHARACTERS, chosen_prompts, ingest, preview, take_census
 from eagletui.ledger.create import create_ledger
 from eagletui.ledger.filters import SampleFilter
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.triggers import trigger_statements
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.ledger.writer_ingest import IngestWriter
+from eagletui.prompts.canaries import Canaries
 from eagletui.prompts.seen import Place, SeenKeys
 
 
@@ -230,6 +232,34 @@ def test_the_indexes_of_a_bulk_are_those_of_the_schema(tmp_path: Path, ledger: P
     with contextlib.closing(sqlite3.connect(ledger)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
+
+
+def test_canaries_stand_among_the_prompts_once_in_every_so_many_and_where_the_seed_says(
+    tmp_path: Path, ledger: Path
+) -> None:
+    path = _file(tmp_path, "p.jsonl", *({"id": f"p{n}", "prompt": "x"} for n in range(40)))
+    canaries = Canaries(("What is 17 * 23?", "Name a prime."), every=10, seed=3)
+    with IngestWriter(ledger) as writer:
+        counted = ingest(_section(path, answers=2), writer, canaries=canaries)
+    keys = [key for key in _keys(ledger) if not key.endswith(".a1")]
+    places = [place - rank for rank, place in enumerate(at for at, key in enumerate(keys) if key.startswith("canary"))]
+    assert [(place - 1) // 10 for place in places] == [0, 1, 2, 3]
+    assert (counted.samples, counted.by_dataset[CANARIES]) == (84, 4)
+    with LedgerReader(ledger) as reader:
+        found = [reader.sample(f"canary-00000{number}") for number in range(1, 5)]
+    asked = [sample.prompt for sample in found if sample]
+    assert [prompt.messages[0].content for prompt in asked] == ["What is 17 * 23?", "Name a prime."] * 2
+    assert {prompt.sampling_json for prompt in asked} == {'{"temperature": 0}'}
+    again = [item.record.key for item in chosen_prompts(_section(path), canaries)]
+    assert again == [key.removesuffix(".a0") for key in keys]
+    other = Canaries(canaries.texts, every=10, seed=4)
+    assert [item.record.key for item in chosen_prompts(_section(path), other)] != again
+
+
+def test_an_id_that_canaries_use_is_a_problem(tmp_path: Path) -> None:
+    path = _file(tmp_path, "p.jsonl", {"id": "canary-000001", "prompt": "a"})
+    with pytest.raises(PromptFileError, match="canaries have these"):
+        take_census(_section(path), canaries=Canaries(("Hm?",), every=1, seed=0))
 
 
 def test_memory_stays_flat_over_the_size_of_a_file(tmp_path: Path) -> None:

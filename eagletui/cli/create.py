@@ -13,7 +13,7 @@ from eagletui.core.errors import ConfigError, InputError, ModelError, RunError
 from eagletui.core.money import usd_to_pico
 from eagletui.core.run_parts import RunPart
 from eagletui.core.vocabulary import pack_vocabulary
-from eagletui.ingest import Census, ingest, take_census
+from eagletui.ingest import Census, canaries_of, ingest, take_census
 from eagletui.ledger.locks import RoleLock, is_locked
 from eagletui.ledger.writer import LedgerWriter, create_ledger
 from eagletui.runs import RunFolder, find, publish, runs_root, staged, write_config_file
@@ -99,7 +99,7 @@ def create_run(config: RunConfig) -> tuple[RunFolder, Census]:
             template_hash=template_hash,
         )
         with LedgerWriter(stage.ledger_path) as writer:
-            counted = ingest(config.prompts, writer, part)
+            counted = ingest(config.prompts, writer, part, canaries_of(config))
             if part is not None:
                 _refuse_empty(part, counted)
                 writer.set_stop_at(part.share(usd_to_pico(config.spend.stop_at_usd), counted.by_part))
@@ -164,7 +164,7 @@ def take_up(folder: RunFolder, config: RunConfig) -> list[str]:
     stop_at_pico, cap_pico = usd_to_pico(config.spend.stop_at_usd), usd_to_pico(config.spend.cap_usd)
     part = _part(config)
     if part is not None:
-        shares = take_census(config.prompts, part).by_part
+        shares = take_census(config.prompts, part, canaries_of(config)).by_part
         stop_at_pico, cap_pico = part.share(stop_at_pico, shares), part.share(cap_pico, shares)
     with RoleLock(folder.path, "engine"), LedgerWriter(folder.ledger_path) as writer:
         writer.set_config(to_json(config))

@@ -23,6 +23,9 @@ EVIDENCE: Final[tuple[Evidence, ...]] = (
 PROVED: Final[tuple[Evidence, ...]] = ("served", "logprobs", "streamed")
 """Kinds of evidence that are proof."""
 
+CANARIES: Final = "[canary]"
+"""Data set of the prompts that only watch the endpoints: their answers are never trained on."""
+
 USABILITY: Final[tuple[Usability, ...]] = ("usable", "resegmented", "text_suspect", "model_suspect", "unusable")
 
 HIDDEN_TAIL: Final = 3

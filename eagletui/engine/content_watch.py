@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from eagletui.core.answer_traits import SAME, Traits
+from eagletui.core.answer_traits import INDEX, SAME, TRAITS, Traits
 from eagletui.core.content_findings import CONTENT_KINDS, content_finding, shows
 from eagletui.core.findings import Finding
-from eagletui.core.shifts import RECENT, WINDOW, Moments, Shift, Strata, learn, pooled, shifts
+from eagletui.core.shifts import RECENT, WINDOW, Moments, Shift, Strata, above_ceiling, gathered, learn, pooled, shifts
 
 LOOK_EVERY: Final = 15
 """An endpoint is judged after so many answers."""
@@ -21,6 +21,9 @@ OTHERS: Final = 8
 """Other endpoints that one is compared with: those that have answered most."""
 CANNED: Final = 3
 """A text that answered so many other prompts of the window is said to anything."""
+_CANARY: Final = INDEX["canary"]
+CANARY_LOOKS: Final = (20, 10, 5)
+"""So many of the last answers to canary prompts are judged together."""
 
 
 class Seen(NamedTuple):
@@ -47,6 +50,8 @@ class _Endpoint:
     past: Strata = field(default_factory=dict)
     standing: dict[str, _Standing] = field(default_factory=dict)
     unjudged: int = 0
+    canaries: deque[Seen] = field(default_factory=lambda: deque(maxlen=CANARY_LOOKS[0]))
+    """The last answers to canary prompts, which may be too rare for the window."""
 
     def recognise(self, traits: Traits) -> Traits:
         """Mark an answer whose text answered several other prompts just before."""
@@ -81,7 +86,10 @@ class ContentWatch:
         """Add one answer."""
         seen = self._endpoints.setdefault(endpoint, _Endpoint())
         traits = seen.recognise(traits)
-        seen.window.append(Seen(sample_key, traits, self._clock()))
+        answer = Seen(sample_key, traits, self._clock())
+        seen.window.append(answer)
+        if traits.values[_CANARY] is not None:
+            seen.canaries.append(answer)
         seen.recent.setdefault(traits.stratum, Moments()).add(traits.values)
         seen.unjudged += 1
         if len(seen.window) > WINDOW:
@@ -105,15 +113,34 @@ class ContentWatch:
         return tuple(standing.finding for standing in seen.standing.values())
 
     def _judge(self, endpoint: str, seen: _Endpoint) -> None:
+        by_kind: dict[str, list[Shift]] = {}
+        for shift in self._shifts(endpoint, seen):
+            by_kind.setdefault(shift.trait.kind, []).append(shift)
+        canary = _canary_shift(seen.canaries)
+        if canary is not None:
+            by_kind[canary.trait.kind] = [canary]
+        for kind in list(seen.standing):
+            standing = seen.standing[kind]
+            standing.quiet = 0 if kind in by_kind else standing.quiet + seen.unjudged
+            if standing.quiet >= WINDOW:
+                del seen.standing[kind]
+        for kind, several in by_kind.items():
+            if kind not in seen.standing:
+                answers = seen.canaries if several == [canary] else seen.window
+                keyed = [(item.sample_key, item.traits) for item in answers]
+                finding = content_finding(endpoint, several, keyed, _clock_time(answers, several))
+                seen.standing[kind] = _Standing(finding)
+
+    def _shifts(self, endpoint: str, seen: _Endpoint) -> list[Shift]:
         window = [item.traits for item in seen.window]
         if len(window) < RECENT:
-            return
+            return []
         others = sorted(
             (other for tag, other in self._endpoints.items() if tag != endpoint and not other.standing),
             key=lambda other: sum(moments.answers for moments in other.past.values()),
         )[-OTHERS:]
         prompts = len({traits.asked for traits in window})
-        found = shifts(
+        return shifts(
             window,
             seen.recent,
             seen.past,
@@ -121,19 +148,16 @@ class ContentWatch:
             [(other.recent, other.past) for other in others],
             len(window) / max(1, prompts),
         )
-        by_kind: dict[str, list[Shift]] = {}
-        for shift in found:
-            by_kind.setdefault(shift.trait.kind, []).append(shift)
-        for kind in list(seen.standing):
-            standing = seen.standing[kind]
-            standing.quiet = 0 if kind in by_kind else standing.quiet + seen.unjudged
-            if standing.quiet >= WINDOW:
-                del seen.standing[kind]
-        keyed = [(item.sample_key, item.traits) for item in seen.window]
-        for kind, several in by_kind.items():
-            if kind not in seen.standing:
-                since = _clock_time(seen.window, several)
-                seen.standing[kind] = _Standing(content_finding(endpoint, several, keyed, since))
+
+
+def _canary_shift(answers: Sequence[Seen] | deque[Seen]) -> Shift | None:
+    """Judge the last answers to canary prompts, however many others came between them."""
+    traits = [item.traits for item in answers]
+    for looked in CANARY_LOOKS:
+        above = above_ceiling(TRAITS[_CANARY], _CANARY, gathered(traits[-looked:]))
+        if above is not None:
+            return Shift(TRAITS[_CANARY], "ceiling", above[0] / above[1], TRAITS[_CANARY].ceiling or 0.0, looked)
+    return None
 
 
 def _clock_time(window: Sequence[Seen] | deque[Seen], found: Sequence[Shift]) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from eagletui.core.features import sampled_mask
+from eagletui.core.fidelity import CANARIES
 from eagletui.export.selection import Selection, unknown
 from eagletui.ledger.filters import SampleFilter
 from eagletui.ledger.reader import LedgerReader
@@ -84,7 +85,7 @@ def selected_rows(
             raise unknown(selection, number, key, reader.run().name)
         if detail.tokens is None or detail.row.state != "tokenized":
             census.left_out[detail.row.state] += 1
-        elif detail.row.usability not in (*DEFAULT_SET, *also):
+        elif detail.row.dataset == CANARIES or detail.row.usability not in (*DEFAULT_SET, *also):
             census.left_out[detail.row.usability or "unknown"] += 1
         else:
             yield from _made(detail.row, detail.tokens, census)
@@ -118,7 +119,7 @@ def _others(reader: LedgerReader, wanted: SampleFilter, census: Census) -> Itera
     while page:
         for row in page:
             detail = reader.sample(row.sample_key)
-            if detail is not None and detail.tokens is not None:
+            if detail is not None and detail.tokens is not None and row.dataset != CANARIES:
                 yield from _made(row, detail.tokens, census)
         page = reader.page(wanted, page_end(page[-1], wanted), _PAGE)
 

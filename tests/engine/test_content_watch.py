@@ -60,6 +60,24 @@ def test_five_wrong_canaries_in_a_row_are_enough() -> None:
     assert "6 of the last 6 answers to canary prompts miss what they must hold" in finding.sentence
 
 
+def test_canaries_rarer_than_the_window_are_judged_by_the_last_of_them() -> None:
+    answers, watch = Answers(6), ContentWatch(lambda: 0.0)
+    found: list[int] = []
+    for number in range(1, 2_101):
+        exchange = answers.draw(ALL)
+        traits = traits_of(exchange.reply, exchange.prompt)
+        if number % 100 == 0:
+            missed = float(number >= 1_500)
+            values = (*traits.values[: INDEX["canary"]], missed, *traits.values[INDEX["canary"] + 1 :])
+            traits = traits._replace(values=values)
+        watch.see("e", f"canary-{number}", traits)
+        if any(finding.kind == "canary" for finding in watch.findings("e")):
+            found.append(number)
+    assert 1_900 <= found[0] < 1_900 + 15, "the fifth wrong answer in a row"
+    finding = next(finding for finding in watch.findings("e") if finding.kind == "canary")
+    assert (finding.affected, finding.examined) == (5, 5)
+
+
 def test_memory_is_bounded_however_many_kinds_of_prompt_come() -> None:
     answers, watch = Answers(1), ContentWatch(lambda: 0.0)
     exchange = answers.draw(ALL)
