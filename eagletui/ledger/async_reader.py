@@ -100,6 +100,10 @@ class AsyncReader:
         """See `LedgerReader.ticks`."""
         return await self._call(self._reader.ticks, since, every_s)
 
+    async def tick_step(self, since: float, most: int) -> int:
+        """See `LedgerReader.tick_step`."""
+        return await self._call(self._reader.tick_step, since, most)
+
     async def latencies(self, limit: int) -> list[float]:
         """See `LedgerReader.latencies`."""
         return await self._call(self._reader.latencies, limit)

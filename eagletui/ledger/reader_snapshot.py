@@ -61,6 +61,17 @@ class SnapshotReader(Reader):
             )
             return [TickRow(*row) for row in rows]
 
+    def tick_step(self, since: float, most: int) -> int:
+        """Choose `every_s` so that about so many ticks come from a time on, however long nobody worked in between.
+
+        Args:
+            since: Unix seconds.
+            most: ticks wanted.
+        """
+        with self._transactions.reading() as connection:
+            (found,) = connection.execute("SELECT count(*) FROM ticks WHERE at >= ?", (int(since),)).fetchone()
+        return max(1, -(-int(found) // most))
+
     def latencies(self, limit: int) -> list[float]:
         """List how long the last answers took, in seconds, the newest first."""
         with self._transactions.reading() as connection:

@@ -48,11 +48,11 @@ def throughput(story: Story) -> Element:
             parts.append(tuple(points))
     worked = sum(run[-1].at - run[0].at for run in _unbroken(story))
     tokens = story.ticks[-1].output_tokens - story.ticks[0].output_tokens if story.ticks else 0
-    mean = f", {tokens / worked:,.0f} on average while somebody worked" if worked else ""
+    mean = f", {tokens / worked:,.0f} on average while an engine ran" if worked else ""
     plot = lines_plot(
         "Output tokens per second over time", f"{unit} since the start", "tokens/s", [Line(tuple(parts), "blue")]
     )
-    return _figure("Throughput", plot, f"Output tokens per second as counted by us{mean}. Gaps: no worker.")
+    return _figure("Throughput", plot, f"Output tokens per second as counted by us{mean}. Gaps: no engine.")
 
 
 def dollars(story: Story) -> Element:
@@ -61,9 +61,11 @@ def dollars(story: Story) -> Element:
     books = story.snapshot.spend.books
     points = tuple((_at(story, tick.at, seconds), tick.settled_pico / PICO) for tick in story.ticks)
     lines = [Line((points,), "orange")] if points else []
-    levels = [Level(books.stop_at_pico / PICO, f"stop-at {limit_text(books.stop_at_pico)}")]
-    above = f" The cap of {limit_text(books.cap_pico)} lies above the plot."
-    if books.cap_pico <= 3 * books.stop_at_pico:
+    is_same = books.cap_pico == books.stop_at_pico
+    name = "stop-at and cap" if is_same else "stop-at"
+    levels = [Level(books.stop_at_pico / PICO, f"{name} {limit_text(books.stop_at_pico)}")]
+    above = "" if is_same else f" The cap of {limit_text(books.cap_pico)} lies above the plot."
+    if not is_same and books.cap_pico <= 3 * books.stop_at_pico:
         levels.append(Level(books.cap_pico / PICO, f"cap {limit_text(books.cap_pico)}"))
         above = ""
     guess = ""

@@ -12,6 +12,7 @@ from eagletui import __version__
 from eagletui.core.fidelity import EVIDENCE, PROVED, USABILITY
 from eagletui.core.lifecycle import FINISHED_RUNS
 from eagletui.core.money import limit_text
+from eagletui.ledger.snapshot import EndpointFigures
 from eagletui.report import charts, sections
 from eagletui.report.markup import Child, document, el
 from eagletui.report.story import Story
@@ -78,7 +79,9 @@ def _header(story: Story, standing: str) -> Element:
     snapshot, run = story.snapshot, story.snapshot.run
     beats = [worker.heartbeat_age_s for worker in snapshot.workers]
     heard = f"; last sign of a worker {figures.age(min(beats))} before" if beats else ""
-    age = "the run has ended" if run.state in FINISHED_RUNS else "the run goes on, so its figures have moved since"
+    alive = any(worker.alive for worker in snapshot.workers)
+    idle = "the run has ended" if run.state in FINISHED_RUNS else "nobody worked on the run"
+    age = "the run goes on, so its figures have moved since" if alive else idle
     facts = [
         ("state", standing),
         ("model", run.model_id),
@@ -101,7 +104,7 @@ def _tiles(story: Story) -> Element:
     per_million = spend.per_million_usable_pico
     tiles = [
         ("samples answered", f"{snapshot.answered:,}", f"of {snapshot.samples:,}"),
-        ("ids proved", figures.percent(figures.share(proved, answered)), f"{proved:,} of {answered:,} answers"),
+        ("ids proved", _share(proved, answered), f"{proved:,} of {answered:,} answers"),
         ("trainable", f"{trainable:,}", f"samples, {snapshot.tokens.trainable:,} output tokens"),
         ("other ids", f"{snapshot.resegmented:,}", "samples whose ids re-encoding the text would not give"),
         ("drift", "unknown" if percent is None else f"{percent:+.3f} %", f"{snapshot.drift.tokens:+,} tokens"),
@@ -141,6 +144,7 @@ def _exactness(story: Story) -> Element:
             Column("right, where measured", worth, right=True),
         ),
         rows,
+        "No answer yet.",
     )
     usable: list[str] = [kind for kind in USABILITY if snapshot.usability.get(kind, 0)]
     by_usability = table(
@@ -151,6 +155,8 @@ def _exactness(story: Story) -> Element:
         ),
         usable,
     )
+    if not rows:
+        return section("Exactness", by_evidence)
     return section(
         "Exactness",
         charts.evidence("all answers", dict(snapshot.evidence)),
@@ -184,6 +190,7 @@ def _drift(story: Story) -> Element:
     listed = table(
         (
             Column("endpoint", lambda one: el("code", one.tag)),
+            Column("state", _endpoint_state),
             Column("answers", lambda one: f"{one.samples:,}", right=True),
             Column("billed", lambda one: f"{one.billed_output:,}", right=True),
             Column("counted", lambda one: f"{one.output:,}", right=True),
@@ -197,14 +204,22 @@ def _drift(story: Story) -> Element:
             Column("evidence", lambda one: charts.evidence(one.tag, dict(one.evidence)) or ""),
         ),
         endpoints,
+        "No answer yet.",
     )
     plots: Iterable[Element] = (charts.drift(story, one.tag) for one in off[:_MOST_DRIFT_PLOTS])
     note = "Output tokens. Drift is billed minus counted minus the named constant (offset) of the endpoint."
     return section("Billed against counted", el("p", note, class_="quiet"), listed, el("div", *plots, class_="pair"))
 
 
+def _endpoint_state(endpoint: EndpointFigures) -> str:
+    row = endpoint.row
+    if row is None or row.quarantined_since is None:
+        return "open" if row is not None else "unknown"
+    return f"quarantined since {_utc(row.quarantined_since)}"
+
+
 def _share(part: int, whole: int) -> str:
-    return figures.percent(figures.share(part, whole))
+    return figures.percent(figures.share(part, whole)) if whole else "unknown"
 
 
 def _utc(at: float | None) -> str:

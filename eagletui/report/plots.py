@@ -14,6 +14,8 @@ _HEIGHT: Final = 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 14, 42
 _TICKS: Final = 5
 _SHARE_HEIGHT: Final = 26
+_NAME_HEIGHT: Final = 13
+"""From one level's name to the next."""
 _LEAST_BARS: Final = 6
 """Fewer bars leave room to the right, so that one alone does not fill the plot."""
 
@@ -68,10 +70,13 @@ def lines_plot(
     plot = _frame(label, x_name, y_name, ys)
     for x in xs:
         plot.append(el("text", f"{x:g}", x=_x(x, xs[-1]), y=float(_HEIGHT - _BOTTOM + 16), class_="tick middle"))
-    for level in levels:
+    lowest = 0.0
+    for level in sorted(levels, key=lambda level: -level.value):
         y = _y(level.value, ys[-1])
         plot.append(el("line", x1=float(_LEFT), x2=float(_WIDTH - _RIGHT), y1=y, y2=y, class_="level"))
-        plot.append(el("text", level.name, x=float(_WIDTH - _RIGHT - 4), y=y - 5, class_="levelname end"))
+        # A name stands above its line, or below it, and below the name before, where there is no room.
+        lowest = y - 5 if y - 5 >= lowest + _NAME_HEIGHT else max(y, lowest) + _NAME_HEIGHT
+        plot.append(el("text", level.name, x=float(_WIDTH - _RIGHT - 4), y=lowest, class_="levelname end"))
     for line in lines:
         for part in line.parts:
             path = "M" + " L".join(f"{_x(x, xs[-1]):.1f} {_y(y, ys[-1]):.1f}" for x, y in part)

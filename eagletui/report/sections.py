@@ -241,7 +241,7 @@ def attempts(story: Story) -> Element:
 
 
 def _counts(name: str, counts: Mapping[str, int]) -> Element:
-    parts = ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
+    parts = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in counts.items() if count)
     return el("p", el("strong", f"{name}: "), parts or "none")
 
 

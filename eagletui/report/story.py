@@ -70,7 +70,7 @@ def read_story(path: Path, clock: Callable[[], float]) -> Story:
         snapshot = reader.snapshot()
         run = snapshot.run
         since = run.started_at or run.created_at
-        every = max(1, int(((run.finished_at or snapshot.at) - since) / POINTS))
+        every = reader.tick_step(since, POINTS)
         story = Story(
             snapshot=snapshot,
             ticks=reader.ticks(since, every),

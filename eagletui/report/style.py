@@ -6,7 +6,7 @@ STYLE: Final = """
 :root { color-scheme: light dark; --bg: #fff; --panel: #f5f6f8; --ink: #1b1f24; --quiet: #5b6570; --rule: #d9dde2;
   --blue: #0072b2; --sky: #56b4e9; --green: #009e73; --orange: #d98200; --red: #d55e00; --yellow: #c9b400;
   --purple: #a2568a; --grey: #98a1aa; }
-@media (prefers-color-scheme: dark) {
+@media screen and (prefers-color-scheme: dark) {
   :root { --bg: #14171b; --panel: #1d2127; --ink: #e4e7eb; --quiet: #9aa4af; --rule: #343b44;
     --blue: #4aa3df; --sky: #8fd0f5; --green: #2cc197; --orange: #f0a93b; --red: #f0793a; --yellow: #f0e442;
     --purple: #cc79a7; --grey: #79828c; }
@@ -23,7 +23,7 @@ header dl { display: grid; grid-template-columns: repeat(auto-fit, minmax(17rem,
 dt { color: var(--quiet); font-size: .85rem; }
 dd { margin: 0; }
 .quiet, figcaption, footer { color: var(--quiet); font-size: .88rem; }
-.tiles { display: grid; grid-template-columns: repeat(auto-fill, minmax(13rem, 1fr)); gap: .8rem; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(13rem, 45%), 1fr)); gap: .8rem; }
 .tiles > div { background: var(--panel); border-radius: .5rem; padding: .7rem .9rem; }
 .big { font-size: 1.5rem; font-weight: 600; font-variant-numeric: tabular-nums; }
 .pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(27rem, 100%), 1fr)); gap: 1rem; }
@@ -33,7 +33,8 @@ figure { background: var(--panel); border-radius: .5rem; padding: .7rem .9rem; }
 table { border-collapse: collapse; width: 100%; font-size: .92rem; }
 th, td { text-align: left; vertical-align: top; padding: .32rem .7rem .32rem 0; border-bottom: 1px solid var(--rule); }
 th { color: var(--quiet); font-weight: 500; }
-td { min-width: 3.5rem; }
+td { min-width: 3.5rem; overflow-wrap: break-word; }
+td:not(.right) { min-width: 7rem; max-width: 30rem; }
 .right { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 code { font-family: ui-monospace, monospace; font-size: .9em; }
 .finding { background: var(--panel); border-left: 4px solid var(--red); border-radius: .3rem; padding: .6rem .9rem;
@@ -60,5 +61,13 @@ svg .levelname { fill: var(--ink); }
 .key.blue { border-color: var(--blue); } .key.sky { border-color: var(--sky); }
 .key.green { border-color: var(--green); } .key.red { border-color: var(--red); }
 .key.yellow { border-color: var(--yellow); } .key.purple { border-color: var(--purple); }
-@media print { body { max-width: none; } section { break-inside: avoid; } }
+@media print {
+  :root { font-size: 10px; }
+  body { max-width: none; padding: 0; font-size: 1rem; }
+  figure, tr, .finding { break-inside: avoid; }
+  h2, h3 { break-after: avoid; }
+  .scroll { overflow: visible; }
+  td, td:not(.right) { min-width: 0; padding-right: .4rem; }
+  svg.shares { min-width: 4rem; }
+}
 """

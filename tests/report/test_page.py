@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from eagletui.cli.app import main
+from eagletui.ledger.locks import RoleLock
 from eagletui.report.page import page
 from eagletui.report.story import read_story
 from tests.tui.factory import HOSTILE, Built, busy_run, empty_run, stored
@@ -143,7 +144,8 @@ def test_secrets_addresses_and_paths_of_the_config_stay_out(written: bytes) -> N
 
 def test_figures_are_those_of_the_run(tmp_path: Path) -> None:
     built = busy_run(tmp_path / "b3-magicoder")
-    text = _Page(page(read_story(built.ledger, built.clock), "running")).text
+    with RoleLock(built.path, "engine"):
+        text = _Page(page(read_story(built.ledger, built.clock), "running")).text
     # 37 answers at 112,345,678 picodollars and one refusal that was billed all the same.
     assert "samples answered 37 of 60" in text
     assert "$0.004269" in text
@@ -154,11 +156,27 @@ def test_figures_are_those_of_the_run(tmp_path: Path) -> None:
     assert "2025-10-09 09:" in text, "moments are told in UTC"
 
 
+def test_a_run_that_was_left_alone_for_long_keeps_its_plots_and_says_that_nobody_works(tmp_path: Path) -> None:
+    built = busy_run(tmp_path / "b3-magicoder")
+    with built.writer() as writer:
+        writer.quarantine("embedded/text", built.clock.now - 300)
+    soon = read_story(built.ledger, built.clock)
+    built.clock.now += 400 * 86_400
+    late = read_story(built.ledger, built.clock)
+    assert late.ticks == soon.ticks
+    assert len(late.ticks) > 30
+    text = _Page(page(late, "interrupted")).text
+    assert "nobody worked on the run; last sign of a worker 400 d before" in text
+    assert "the run goes on" not in text
+    assert "quarantined since 2025-10-09 09:03 UTC" in text
+
+
 def test_a_run_without_prompts_has_a_report_too(tmp_path: Path) -> None:
     built = empty_run(tmp_path / "new")
     text = _Page(page(read_story(built.ledger, built.clock), "not started")).text
     assert "No prompt was added yet." in text
-    assert "unknown" in text, "what is not known is not 0"
+    assert "ids proved unknown 0 of 0 answers" in text, "what is not known is not 0"
+    assert "nobody worked on the run" in text
 
 
 def test_a_data_set_with_too_many_doubtful_samples_says_so(hostile_run: Built) -> None:

@@ -49,6 +49,16 @@ def test_a_gap_in_a_line_stays_open_and_a_level_is_named() -> None:
     assert "cap" in [text.text for text in plot.iter("text")]
 
 
+def test_names_of_levels_close_to_each_other_or_to_the_edge_do_not_cover_each_other() -> None:
+    line = Line((((0, 0), (1, 2)),), "blue")
+    plot = lines_plot("label", "x", "y", [line], [Level(9.8, "stop-at"), Level(10, "cap")])
+    assert plot is not None
+    (cap,) = [float(text.get("y", "")) for text in plot.iter("text") if text.text == "cap"]
+    (stop_at,) = [float(text.get("y", "")) for text in plot.iter("text") if text.text == "stop-at"]
+    assert cap >= 11, "it is inside of the picture"
+    assert abs(cap - stop_at) >= 11, "the height of their letters"
+
+
 def test_nothing_to_draw_is_no_plot() -> None:
     assert lines_plot("label", "x", "y", [Line((), "blue")]) is None
     assert bars_plot("label", "x", "y", [], "red") is None

@@ -69,8 +69,7 @@ class ChartsScreen(FramedScreen):
         snapshot, reader = view.snapshot, self.eagle.reader
         run = snapshot.run
         start = run.started_at or run.created_at
-        length_s = (run.finished_at or snapshot.at) - start
-        ticks = await reader.ticks(start, every_s=max(1, int(length_s // _TICKS_SHOWN)))
+        ticks = await reader.ticks(start, await reader.tick_step(start, _TICKS_SHOWN))
         latencies = await reader.latencies(_LATENCIES)
         self._drift = await reader.drift_counts()
         self._put(
