@@ -223,6 +223,10 @@ class SpendSection(_Section):
         return self
 
 
+BILL_WAITS_S: Final = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, *[60.0] * 14]
+"""15 minutes: a router may bill an interrupted request so late (OpenRouter's `/generation`, seen by users)."""
+
+
 class PaceSection(_Section):
     """`[pace]`"""
 
@@ -238,8 +242,9 @@ class PaceSection(_Section):
     first_event_timeout_s: float = Field(default=300.0, gt=0)
     event_timeout_s: float = Field(default=120.0, gt=0)
     total_timeout_s: float = Field(default=1800.0, gt=0)
-    generation_backoff_s: list[float] = [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 60.0]
-    """Waits between questions to `/generation` for the cost of a broken reply."""
+    generation_backoff_s: list[Annotated[float, Field(gt=0)]] = Field(default=BILL_WAITS_S, min_length=1)
+    """Waits between questions to `/generation` for the cost of a broken reply. Their sum is also the time after the end
+    of a request without a known cost before its hold may be released on the word of `/key`."""
 
 
 class CheckSection(_Section):

@@ -1,5 +1,6 @@
 """Watch a run without screens: progress lines, the end of its workers, and the exit code."""
 
+import json
 import os
 import signal
 import time
@@ -113,6 +114,7 @@ class Progress:
     at: float = 0.0
     version: int = -1
     snapshot: Snapshot | None = None
+    waits: bool = False
 
     def show(self, *, always: bool = False) -> Snapshot:
         """Look at the ledger, print a line if one is due, and return what was seen."""
@@ -129,7 +131,16 @@ class Progress:
             if line != self.line:
                 say(f"{now - self.started:6.0f} s  {line}")
             self.line, self.state, self.at = line, state, now
+        self._say_wait(self.snapshot)
         return self.snapshot
+
+    def _say_wait(self, snapshot: Snapshot) -> None:
+        """Say once why a run goes on although nothing is in flight."""
+        engines = [worker for worker in snapshot.workers if worker.role == "engine"]
+        words = json.loads(engines[0].detail_json).get("waits") if engines else None
+        if words and not self.waits:
+            say(clean_line(words.replace("run RUN", f"run {snapshot.run.name}"), 600))
+        self.waits = words is not None
 
 
 def progress_line(snapshot: Snapshot) -> str:

@@ -297,7 +297,7 @@ class Runner:
     async def _ending(self) -> int | None:
         """Decide whether to end, and do what the end of a quiet run asks for."""
         if self._gates.state in FINISHED_RUNS:
-            return self._code() if self._signals or self._explained() else None
+            return self._code() if self._signals or await self._explained() else None
         if self._signals == 0 and await self._lifted():
             return None
         if self._dispatcher.flights or self._filing.waiting or self._desk.waiting or self._lessons.is_busy:
@@ -305,10 +305,10 @@ class Runner:
         if self._signals:
             return INTERRUPTED
         if self._gates.state == "running" and not self._admissions.is_exhausted:
-            if self._admissions.money_waits and self._explained() and self._settler.unexplained:
+            if self._admissions.money_waits and await self._explained() and self._settler.unexplained:
                 self._gates.want_pause("cap", "Holds of requests whose cost is unknown leave no room under the cap.")
             return None
-        if not self._explained():
+        if not await self._explained():
             return None
         if self._gates.state == "paused":
             return PAUSED if self._exit_when_paused and not self._limits_may_lift else None
@@ -322,10 +322,11 @@ class Runner:
             return self._code()
         return None
 
-    def _explained(self) -> bool:
-        """Tell whether every cost is known; begin to settle in sum what has no id."""
+    async def _explained(self) -> bool:
+        """Tell whether every cost is known; begin to settle in sum what has no id, and say that it takes long."""
         if self._settler.is_explained:
             return True
+        await self._settler.say_wait()
         if self._settler.is_quiet and self._reconciling is None:
             self._reconciling = self._spawn(self._settler.reconcile(self._is_still))
             self._reconciling.add_done_callback(self._reconciled)
@@ -437,6 +438,7 @@ class Runner:
             "stream_share": round(self._load.share.share, 2),
             "unfiled": self._filing.waiting,
             "unsettled": len(self._settler.questions) + len(self._settler.nameless),
+            "waits": self._settler.wait_words() if self._settler.is_long_wait else None,
             "key": self._settler.key_seen and self._settler.key_seen._asdict(),
             "draining": self._signals > 0,
             "endpoints": {

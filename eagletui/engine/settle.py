@@ -1,9 +1,9 @@
 """Find out what unsettled attempts cost: by generation id, and in sum for what has none.
 
-Attempts with an id are asked about at `/generation` until it answers or the back-off steps are used up. The rest is
-settled in sum once nothing is in flight: what the provider's key shows and the ledger does not is booked as
-unattributed, and the holds it covers are released. A bill that comes later still is found by the cross-check at the
-end of the run, or when it is started again.
+Attempts with an id are asked about at `/generation` until it answers or the back-off steps are used up; a question that
+fails uses up none. The rest is settled in sum once nothing is in flight and as much time has passed since the newest of
+them ended: what the provider's key shows and the ledger does not is booked as unattributed, and the holds it covers are
+released. A bill that comes later still is found by the cross-check at the end of the run, or when it is started again.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate
 from typing import Final, NamedTuple, TypeVar
 
 from eagletui.core.money import PICO, Books, format_usd
@@ -27,8 +28,10 @@ KEY_READS: Final = 12
 TOLERATED_PICO: Final = PICO // 4
 TOLERATED_PART: Final = 100
 """A key that shows a quarter dollar, or a hundredth, more than is committed may round or lag; more is named at once."""
-REST_STEPS: Final = 4
-"""The key's sum counts as complete once so many back-off steps have passed since the last request ended."""
+LOOK_S: Final = 1.0
+"""While bills may still come, it is looked this often whether the run has gone on."""
+SAID_AFTER_S: Final = 5.0
+"""Most costs are known sooner; a longer wait is explained."""
 
 
 class KeySeen(NamedTuple):
@@ -53,6 +56,9 @@ class Question:
 
     attempt: OpenAttempt
     asked: int = 0
+    """How often it was answered that the cost is not known yet."""
+    failed: int = 0
+    """How often the question itself failed since it was answered last."""
     due_at: float = 0.0
     """Monotonic seconds."""
 
@@ -64,6 +70,7 @@ class Settler:
     provider: Provider
     ledger: LedgerThread
     backoff_s: Sequence[float]
+    """Waits between questions; together the time within which a provider is believed to bill a broken request."""
     settled: Callable[[Sequence[Overrun]], None]
     """Called after money moved."""
     key_usage_at_start_pico: int | None
@@ -76,19 +83,31 @@ class Settler:
     key_seen: KeySeen | None = None
     """What the key showed when it was last read."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
-    _last_end: float = 0.0
+    _billed_by: dict[int, float] = field(default_factory=dict)
+    """By attempt whose cost is open: monotonic seconds by which its bill must have come."""
+    _throttled_until: float = 0.0
+    """Monotonic seconds: the provider asked for so long a rest from questions."""
+    _one_at_a_time: bool = False
+    """The last questions met a limit of their rate."""
+    _waits_since: float | None = None
+    """Monotonic seconds: nothing but open costs has kept the run from going on."""
+    _said: bool = False
 
     def add(self, attempts: Sequence[OpenAttempt]) -> None:
-        """Take up attempts that ended without a known cost."""
+        """Take up attempts that ended without a known cost; those that ended long ago are asked about once more."""
+        now = time.monotonic()
         for attempt in attempts:
-            if attempt.generation_id is None:
+            age_s = 0.0 if attempt.ended_at is None else max(0.0, time.time() - attempt.ended_at)
+            self._billed_by[attempt.id] = now - age_s + sum(self.backoff_s)
+            if attempt.generation_id is None or self.key_usage_at_start_pico is None:
                 self.nameless[attempt.id] = attempt
             else:
-                due_at = time.monotonic() + self.backoff_s[0]
-                self.questions[attempt.id] = Question(attempt, due_at=due_at)
+                passed = sum(step_s <= age_s for step_s in accumulate(self.backoff_s))
+                due_at = now + max(0.0, self.backoff_s[0] - age_s)
+                self.questions[attempt.id] = Question(attempt, min(passed, len(self.backoff_s) - 1), due_at=due_at)
         if attempts:
-            self._last_end = time.monotonic()
-            self.unexplained = False
+            self.unexplained = self._said = False
+            self._waits_since = None
             self._changed.set()
 
     @property
@@ -106,11 +125,14 @@ class Settler:
         while True:
             now = time.monotonic()
             due = [question for question in self.questions.values() if question.due_at <= now]
-            if due:
-                await asyncio.gather(*(self._ask(question) for question in due[:ASKED_AT_ONCE]))
+            if due and self._throttled_until <= now:
+                asked = due[: 1 if self._one_at_a_time else ASKED_AT_ONCE]
+                self._one_at_a_time = False
+                await asyncio.gather(*(self._ask(question) for question in asked))
                 continue
             self._changed.clear()
             next_at = min((question.due_at for question in self.questions.values()), default=None)
+            next_at = None if next_at is None else max(next_at, self._throttled_until)
             try:
                 async with asyncio.timeout(None if next_at is None else max(0.0, next_at - now)):
                     await self._changed.wait()
@@ -126,7 +148,10 @@ class Settler:
         if self.key_usage_at_start_pico is None:
             await self._book_bounds()
             return
-        rest_s = sum(self.backoff_s[:REST_STEPS])
+        while (left_s := self._bills_may_come_s()) > 0:
+            await asyncio.sleep(min(left_s, LOOK_S))
+            if not is_still():
+                return
         seen: int | None = None
         for read in range(KEY_READS):
             pause_s = self.backoff_s[min(read, len(self.backoff_s) - 1)]
@@ -135,8 +160,7 @@ class Settler:
                 return
             books = await self.ledger.do(lambda writer: writer.books())
             missing = None if usage_pico is None else usage_pico - self.key_usage_at_start_pico - books.spent_pico
-            rested = time.monotonic() - self._last_end >= rest_s
-            if missing is not None and missing >= 0 and usage_pico == seen and rested:
+            if missing is not None and missing >= 0 and usage_pico == seen:
                 await self._book(missing)
                 return
             seen = usage_pico
@@ -156,6 +180,38 @@ class Settler:
             )
         )
 
+    async def say_wait(self) -> None:
+        """Say once in the log for how long the run waits for costs, and why. Call while nothing else is left to do."""
+        now = time.monotonic()
+        if self._waits_since is None:
+            self._waits_since = now
+        if self._said or now - self._waits_since < SAID_AFTER_S:
+            return
+        self._said = True
+        words = self.wait_words()
+        await self.ledger.do(lambda writer: writer.event("info", "engine", "unsettled", words))
+
+    def wait_words(self) -> str:
+        """Say whose costs are open, for how long they are asked for, and how not to wait."""
+        attempts = [*(question.attempt for question in self.questions.values()), *self.nameless.values()]
+        held = format_usd(sum(attempt.hold_pico for attempt in attempts))
+        whose = f"{len(attempts)} broken requests have" if len(attempts) > 1 else "1 broken request has"
+        return (
+            f"{whose} no known cost, and the provider may bill {_time(sum(self.backoff_s))} late: {held} stays held "
+            f"and the cost is asked for {_time(self._bills_may_come_s())} more. To wait no longer, end the engine "
+            "(Ctrl-C in `eagletui run --headless`, or SIGTERM): the holds stay until the next `eagletui run RUN` asks."
+        )
+
+    @property
+    def is_long_wait(self) -> bool:
+        """The run has waited for costs alone for so long that a person wonders."""
+        return self._said and not self.is_explained
+
+    def _bills_may_come_s(self) -> float:
+        """Return for how many seconds bills of open attempts may still come."""
+        latest = max((self._billed_by[attempt_id] for attempt_id in (*self.questions, *self.nameless)), default=0.0)
+        return max(0.0, latest - time.monotonic())
+
     async def cross_check(self) -> None:
         """Compare the whole run with what the key shows: settle bills that came late, name what nothing explains.
 
@@ -167,7 +223,7 @@ class Settler:
             return
         named = [attempt for attempt in covered if attempt.generation_id is not None]
         for start in range(0, len(named), ASKED_AT_ONCE):
-            await asyncio.gather(*(self._settle(attempt) for attempt in named[start : start + ASKED_AT_ONCE]))
+            await asyncio.gather(*(_or_none(self._settle(it)) for it in named[start : start + ASKED_AT_ONCE]))
         excess = await self._excess()
         booked = await self.ledger.do(partial(_book_late, excess))
         await self._name_excess(excess - booked)
@@ -211,21 +267,47 @@ class Settler:
 
     async def _ask(self, question: Question) -> None:
         attempt = question.attempt
-        if await self._settle(attempt):
-            del self.questions[attempt.id]
+        try:
+            is_known = await self._settle(attempt)
+        except ProviderFailure as failure:
+            self._ask_again(question, failure)
+            return
+        if is_known:
+            self._forget([attempt.id])
             return
         question.asked += 1
+        question.failed = 0
         if question.asked >= len(self.backoff_s):
-            del self.questions[attempt.id]
-            self.nameless[attempt.id] = attempt
-            self.settled(())
+            self._give_up(attempt)
         else:
             question.due_at = time.monotonic() + self.backoff_s[question.asked]
 
+    def _ask_again(self, question: Question, failure: ProviderFailure) -> None:
+        """Ask later what could not be asked: that says nothing about the cost and uses up no step."""
+        question.failed += 1
+        if question.failed >= len(self.backoff_s):
+            self._give_up(question.attempt)
+            return
+        wait_s = max(self.backoff_s[question.failed - 1], failure.retry_after_s or 0.0)
+        question.due_at = time.monotonic() + wait_s
+        if failure.kind in ("rate_limited", "overloaded"):
+            self._one_at_a_time = True
+            if failure.retry_after_s is not None:
+                self._throttled_until = max(self._throttled_until, time.monotonic() + failure.retry_after_s)
+
+    def _give_up(self, attempt: OpenAttempt) -> None:
+        del self.questions[attempt.id]
+        self.nameless[attempt.id] = attempt
+        self.settled(())
+
     async def _settle(self, attempt: OpenAttempt) -> bool:
-        """Ask for the cost of an attempt once, and tell whether it is known now."""
+        """Ask for the cost of an attempt once, and tell whether it is known now.
+
+        Raises:
+            ProviderFailure: it could not be asked.
+        """
         assert attempt.generation_id is not None
-        record = await _or_none(self.provider.generation(attempt.generation_id))
+        record = await self.provider.generation(attempt.generation_id)
         if record is None:
             return False
         overruns = await self.ledger.do(
@@ -270,9 +352,11 @@ class Settler:
         self.settled(overruns)
 
     def _forget(self, attempt_ids: Sequence[int]) -> None:
-        """Leave those alone that became nameless while these were booked."""
+        """Let go of these, and of none that became nameless while they were booked."""
         for attempt_id in attempt_ids:
+            self.questions.pop(attempt_id, None)
             self.nameless.pop(attempt_id, None)
+            self._billed_by.pop(attempt_id, None)
 
 
 def _book_late(excess_pico: int, writer: LedgerWriter) -> int:
@@ -284,6 +368,10 @@ def _book_late(excess_pico: int, writer: LedgerWriter) -> int:
         detail = f"Bills that came late for some of {len(covered)} attempts, after their holds were released."
         writer.adjust_unattributed(amount_pico, [], detail)
     return max(0, amount_pico)
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
 
 async def _or_none(asked: Awaitable[T | None]) -> T | None:

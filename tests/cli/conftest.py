@@ -56,6 +56,7 @@ cap_usd = "{cap}"
 
 [pace]
 max_in_flight = {max_in_flight}
+generation_backoff_s = [0.1, 0.2, 0.4, 0.8]
 """
 
 

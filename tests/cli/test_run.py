@@ -169,7 +169,7 @@ def test_wrong_prompts_leave_no_run_behind(eagletui: Command, make_config: MakeC
 @pytest.mark.slow
 def test_samples_that_fail_for_good_exit_1(eagletui: Command, make_config: MakeConfig) -> None:
     config = make_config(faults='[[fault]]\nkind = "http_500"\nmatch = { prompt_contains = "Question 2?" }\n')
-    config.write_text(config.read_text() + "max_attempts = 2\ngeneration_backoff_s = [0.05]\n")
+    config.write_text(config.read_text() + "max_attempts = 2\n")
     assert eagletui("run", str(config), "--headless").code == 1
     status = _status(eagletui)
     assert (status["state"], status["samples"]["failed"], status["samples"]["tokenized"]) == ("done", 1, 3)

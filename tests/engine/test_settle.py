@@ -3,14 +3,18 @@
 import asyncio
 import itertools
 import json
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
+from eagletui.config import BILL_WAITS_S
 from eagletui.core.chat import Message, Prompt
+from eagletui.engine import settle
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.settle import Settler
 from eagletui.ledger.create import create_ledger
@@ -57,21 +61,28 @@ def make_ledger(path: Path, generations: list[str | None]) -> None:
 
 
 class Accounts:
-    """Answers `/generation` and `/key` from scripts; the last answer stays."""
+    """Answers `/generation` and `/key` from scripts: a cost, None where it is not known, a status; the last stays."""
 
     def __init__(self, generation: Sequence[object], key_usage: Sequence[object]) -> None:
         self.asked = 0
+        self.asked_at: list[float] = []
+        """Monotonic seconds."""
+        self.bill_at: tuple[float, object] = (float("inf"), None)
+        """Monotonic seconds, and what the key shows from then on."""
         self._generation, self._key = self._last_stays(generation), self._last_stays(key_usage)
 
     async def act(self, exchange: Exchange) -> None:
         if "/generation?" in exchange.head:
             self.asked += 1
+            self.asked_at.append(time.monotonic())
             cost = next(self._generation)
             body = {"data": {"id": "g", "total_cost": cost, "native_tokens_completion": 5}}
         else:
-            cost = next(self._key)
+            cost = self.bill_at[1] if time.monotonic() >= self.bill_at[0] else next(self._key)
             body = {"data": {"usage": cost}}
-        if cost is None:
+        if isinstance(cost, int):
+            await exchange.reply(cost, b"{}", {"Retry-After": "0.06"})
+        elif cost is None:
             await exchange.reply(404 if "/generation?" in exchange.head else 500, b"{}")
         else:
             await exchange.reply(200, json.dumps(body).encode())
@@ -97,14 +108,17 @@ class Heard:
 
 
 @asynccontextmanager
-async def settler_on(path: Path, accounts: Accounts) -> AsyncIterator[tuple[Settler, Heard]]:
+async def settler_on(
+    path: Path, accounts: Accounts, backoff_s: Sequence[float] = BACKOFF_S, *, ended_s_ago: float | None = None
+) -> AsyncIterator[tuple[Settler, Heard]]:
     heard = Heard()
+    ended_at = None if ended_s_ago is None else time.time() - ended_s_ago
     ledger = LedgerThread(path)
     async with scripted_server(accounts.act) as server:
         provider = router(server)
-        settler = Settler(provider, ledger, BACKOFF_S, heard.settled, key_usage_at_start_pico=500)
+        settler = Settler(provider, ledger, backoff_s, heard.settled, key_usage_at_start_pico=500)
         with LedgerReader(path) as reader:
-            settler.add(reader.open_attempts())
+            settler.add([replace(attempt, ended_at=ended_at) for attempt in reader.open_attempts()])
         running = asyncio.create_task(settler.run())
         try:
             yield settler, heard
@@ -178,6 +192,66 @@ async def test_a_generation_that_is_never_known_is_settled_in_sum(tmp_path: Path
         assert settler.is_explained
     assert accounts.asked == len(BACKOFF_S)
     assert money(path) == (0, 0, 0)
+
+
+async def test_a_hold_is_kept_as_long_as_a_late_bill_may_come_although_the_key_is_at_rest(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    make_ledger(path, [None, None])
+    accounts = Accounts([None], ["0.0000000005"])
+    accounts.bill_at = (time.monotonic() + 0.2, "0.0000015005")
+    async with settler_on(path, accounts, [0.01, 0.01, 0.01, 0.01, 0.3]) as (settler, _heard):
+        await settler.reconcile(lambda: True)
+    assert money(path) == (0, 0, 1_500_000)
+
+
+async def test_what_ended_before_any_late_bill_is_asked_about_once_and_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    make_ledger(path, ["gen-1", None])
+    accounts = Accounts([None], ["0.0000000005"])
+    async with settler_on(path, accounts, [0.01, 900.0], ended_s_ago=1000.0) as (settler, heard):
+        await quiet(settler, heard)
+        await settler.reconcile(lambda: True)
+    assert accounts.asked == 1
+    assert money(path) == (0, 0, 0)
+
+
+async def test_a_question_that_meets_a_limit_uses_up_no_step_and_waits_as_long_as_it_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    make_ledger(path, ["gen-1"])
+    accounts = Accounts([429, None, 500, None, 429, None, "0.0000003"], ["0"])
+    async with settler_on(path, accounts) as (settler, heard):
+        await quiet(settler, heard)
+    assert accounts.asked == 7
+    assert money(path) == (300_000, 0, 0)
+    gaps = [later - at for at, later in itertools.pairwise(accounts.asked_at)]
+    assert gaps[0] >= 0.06
+    assert gaps[4] >= 0.06
+
+
+async def test_questions_that_fail_for_good_are_left_to_the_sum(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    make_ledger(path, ["gen-1"])
+    async with settler_on(path, Accounts([500], ["0.0000009005"])) as (settler, heard):
+        await quiet(settler, heard)
+        assert money(path) == (0, HOLD_PICO, 0)
+        await settler.reconcile(lambda: True)
+    assert money(path) == (0, 0, 900_000)
+
+
+async def test_a_long_wait_for_costs_is_explained_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settle, "SAID_AFTER_S", 0.0)
+    path = tmp_path / "ledger.sqlite"
+    make_ledger(path, ["gen-1", None])
+    async with settler_on(path, Accounts([None], ["0.0000000005"]), BILL_WAITS_S) as (settler, _heard):
+        for _ in range(3):
+            await settler.say_wait()
+        assert settler.is_long_wait
+    with LedgerReader(path) as reader:
+        (event,) = reader.events()
+    assert event.message.startswith(
+        "2 broken requests have no known cost, and the provider may bill 15 min late: $0.0000 stays held and the cost "
+        "is asked for 15 min more. To wait no longer, end the engine (Ctrl-C"
+    )
 
 
 async def test_a_sum_above_the_holds_is_booked_up_to_them_and_named(tmp_path: Path) -> None:
@@ -323,12 +397,13 @@ async def test_a_key_that_shows_more_than_is_committed_is_named_while_the_run_wo
 
 async def test_a_server_without_accounts_is_taken_at_its_bound(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
-    make_ledger(path, [None, None])
+    make_ledger(path, [None, "chatcmpl-1"])
     ledger = LedgerThread(path)
     provider = OpenAiCompatible("vllm", None, model_id="m", key="", timeouts=TIMEOUTS, typed_price=None)
     settler = Settler(provider, ledger, BACKOFF_S, lambda overruns: None, key_usage_at_start_pico=None)
     with LedgerReader(path) as reader:
         settler.add(reader.open_attempts())
+    assert settler.is_quiet, "it has nothing to say, so it is not asked"
     await settler.reconcile(lambda: True)
     await provider.aclose()
     ledger.close()
