@@ -47,7 +47,7 @@ EXAMPLES: Final = 20
 UNFINISHED: Final = "rebuild"
 """Kind of the finding that stands while samples wait to be written."""
 
-CHECKED: Final = ("drift", "unproven")
+CHECKED: Final = ("drift", "unproven", "elsewhere")
 """Kinds of findings that the engine opens and closes as `[check]` asks."""
 
 ANSWERED: Final = SampleFilter(states=("answered", "tokenized", "quarantined"))

@@ -141,6 +141,32 @@ def end_finding(endpoint: str, affected: int, examined: int, example: str | None
     return Finding("end_token", sentence, affected, examined, example, WRONG_FORMAT, endpoint)
 
 
+def elsewhere_finding(
+    endpoint: str, served_by: str, affected: int, examined: int, example: str | None, *, other_model: bool
+) -> Finding:
+    """Word that a router had answers given by others than the endpoint asked.
+
+    Args:
+        endpoint: the one asked.
+        served_by: what the last such answer is filed under; empty: not known any more.
+        affected: answers of others.
+        examined: answers to requests for this endpoint.
+        example: a sample with such an answer.
+        other_model: some came from another model.
+    """
+    what = "another model or endpoint" if other_model else "another endpoint"
+    sentence = (
+        f"{affected} of {examined} answers that {who(endpoint)} was asked for were served by {what}"
+        f"{f', the last by {served_by}' if served_by else ''}"
+    )
+    suspect = "; those of another model are left out of training" if other_model else ""
+    action = (
+        f"They are filed under who gave them{suspect}. Quarantine {endpoint}, or name it in only by its whole slug, "
+        "and show the router an example."
+    )
+    return Finding("elsewhere", sentence, affected, examined, example, action, endpoint)
+
+
 def failing_finding(endpoint: str, affected: int, examined: int, example: str | None) -> Finding:
     """Word that an endpoint fails."""
     sentence = f"On {who(endpoint)}, {affected} of the last {examined} requests failed"

@@ -55,6 +55,14 @@ class Usage:
     """`usage.cost` in picodollars; None when the server states none."""
 
 
+class Routed(NamedTuple):
+    """What a router says it did with a request (`openrouter_metadata`)."""
+
+    provider: str | None
+    """Name of the provider it selected."""
+    model: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
     """One answer as the API gave it."""
@@ -84,5 +92,7 @@ class Reply:
     refusal: str | None = None
     error: str | None = None
     """The provider's error text, cleaned, when the answer ended in an error."""
+    routed: Routed | None = None
+    """None where no router says it."""
     notes: tuple[str, ...] = field(default=())
     """What was tolerated while parsing, in one phrase each (a second finish chunk, unknown reasoning kind)."""

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -16,8 +16,8 @@ from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.pace import Manner, Pace, backoff_s
 from eagletui.engine.spool import Kept
 from eagletui.engine.taking import Order, Taken
-from eagletui.ledger.orders import Answered, Failed, Finished
-from eagletui.providers.base import ChatRequest, Endpoint, FailureKind, Provider, ProviderFailure
+from eagletui.ledger.orders import Answered, Failed, Finished, TokensResult
+from eagletui.providers.base import ChatRequest, Endpoint, FailureKind, Provider, ProviderFailure, Stranger
 
 THROTTLED: Final[tuple[FailureKind, ...]] = ("rate_limited", "overloaded")
 OF_THE_SAMPLE: Final[tuple[FailureKind, ...]] = ("bad_request", "moderation")
@@ -52,6 +52,8 @@ class Landing:
     finished: Finished
     failure: ProviderFailure | None
     judged: Judged | None
+    stranger: Stranger | None = None
+    """Who answered, where it was not the one asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +133,14 @@ class Dispatcher:
 
     def land(self, flight: Flight, taken: Taken) -> None:
         """Make a row of what came of a request."""
-        outcome = self._failed(flight, taken.failure, taken.kept) if taken.failure else self._answered(flight, taken)
-        self.landed(Landing(flight, Finished(flight.attempt_id, outcome), taken.failure, taken.judged))
+        judged = taken.judged
+        stranger = None if judged is None else self.provider.stranger(judged.reply, flight.endpoint)
+        outcome = (
+            self._failed(flight, taken.failure, taken.kept)
+            if taken.failure
+            else self._answered(flight, taken, stranger)
+        )
+        self.landed(Landing(flight, Finished(flight.attempt_id, outcome), taken.failure, judged, stranger))
 
     def order(self, flight: Flight) -> Order:
         """Return what is asked for a flight."""
@@ -146,6 +154,8 @@ class Dispatcher:
             stream=flight.manner.stream,
             logprobs=flight.manner.logprobs,
             max_price=flight.endpoint.price,
+            quantization=flight.endpoint.quantization,
+            variants=flight.endpoint.variants,
         )
         return Order(flight.attempt_id, request, ready, tag, self.verdict_of(tag))
 
@@ -191,7 +201,7 @@ class Dispatcher:
             for flight in self.flights.values()
         )
 
-    def _answered(self, flight: Flight, taken: Taken) -> Answered:
+    def _answered(self, flight: Flight, taken: Taken, stranger: Stranger | None) -> Answered:
         judged, kept = taken.judged, taken.kept
         assert judged is not None
         assert kept is not None
@@ -200,14 +210,14 @@ class Dispatcher:
             body=kept.body,
             encoding=kept.encoding,
             cost_pico=self.provider.cost(judged.reply, flight.endpoint),
-            endpoint=flight.endpoint.tag,
+            endpoint=flight.endpoint.tag if stranger is None else stranger.label,
             finish_reason=judged.reply.finish_reason,
             latency_s=kept.ended_at - kept.started_at,
             billed_prompt_tokens=usage.prompt_tokens if usage else None,
             billed_output_tokens=usage.completion_tokens if usage else None,
             first_event_at=kept.first_event_at,
             generation_id=_known_id(flight, judged.reply.generation_id),
-            tokens=judged.tokens,
+            tokens=_suspect(judged.tokens) if stranger is not None and stranger.is_other_model else judged.tokens,
             next_turn=next_turn(sample.whole, sample.turn, judged.reply) if sample.whole is not None else None,
         )
 
@@ -226,6 +236,13 @@ class Dispatcher:
             body=kept.body if kept and kept.body_bytes else None,
             encoding=kept.encoding if kept else "json",
         )
+
+
+def _suspect(tokens: TokensResult | None) -> TokensResult | None:
+    """Keep another model's answer out of training."""
+    if tokens is None or tokens.usability == "unusable":
+        return tokens
+    return replace(tokens, usability="model_suspect", reason="Another model answered than the one asked.")
 
 
 def _tokens_per_s(taken: Taken) -> float | None:

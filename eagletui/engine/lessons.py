@@ -23,6 +23,7 @@ from eagletui.engine.second_look import SecondLook
 from eagletui.engine.watch import Review, Watch, labels_alike, write_finding, write_review
 from eagletui.ledger.orders import Finished, Overrun
 from eagletui.ledger.writer import LedgerWriter
+from eagletui.providers.base import Stranger
 from eagletui.tokens.profiles import UNTOUCHED, ProfileChoice
 
 
@@ -63,6 +64,8 @@ class Lessons:
     """By endpoint: the profile that `auto` chose in this engine's life."""
     _chosen: list[tuple[str, ProfileChoice]] = field(default_factory=list)
     """Choices that the ledger does not know yet."""
+    _strangers: dict[str, str] = field(default_factory=dict)
+    """Names of providers that answered unasked and that the ledger does not know yet, by label."""
     _outdated: dict[str, "array[int]"] = field(default_factory=dict)
     """By endpoint: samples on disk to be rebuilt under its profile."""
 
@@ -85,7 +88,11 @@ class Lessons:
         if failure is None:
             self.avoid.pop(sample_id, None)
             self.watch.ended(tag, flight.ready.sample.key, failed=False)
-            self._see(landing)
+            if landing.stranger is None:
+                self.watch.served(tag, flight.ready.sample.key)
+                self._see(landing)
+            else:
+                self._meet(landing, landing.stranger)
         elif failure.kind != "aborted":
             self.avoid[sample_id] = tag
             if failure.kind not in THROTTLED and failure.pause is None:
@@ -123,6 +130,7 @@ class Lessons:
         """Judge the endpoints that answered, and act on a breach of `[check]`."""
         await self._write_choices()
         await self._write_news()
+        await self._write_strangers()
         stale, self._stale = self._stale, {}
         for review in self.watch.review(stale):
             await self.ledger.do(partial(_write_review, review))
@@ -135,6 +143,12 @@ class Lessons:
         news, self.pace.news = self.pace.news, []
         if news:
             await self.ledger.do(partial(_write_lines, news))
+
+    async def _write_strangers(self) -> None:
+        """Record those who answered unasked as endpoints, so that people can set their answers aside."""
+        strangers, self._strangers = self._strangers, {}
+        for label, provider_name in strangers.items():
+            await self.ledger.do(partial(_record_endpoint, label, provider_name))
 
     async def _write_choices(self) -> None:
         """Put new profiles into the ledger, and have what came before them rebuilt."""
@@ -198,6 +212,15 @@ class Lessons:
             ended = judged.rebuilt.ended
             self._judged[flight.attempt_id] = _Judgement(tag, judged.verdict, ready.sample.id, ended, outdated)
 
+    def _meet(self, landing: Landing, stranger: Stranger) -> None:
+        """Take in an answer of another than the one asked, which says nothing about the latter."""
+        tag, judged = landing.flight.endpoint.tag, landing.judged
+        if judged is not None and judged.chosen is not None:
+            self.take_profile(tag, judged.chosen)
+        key = landing.flight.ready.sample.key
+        self.watch.served(tag, key, stranger.label, other_model=stranger.is_other_model)
+        self._strangers[stranger.label] = stranger.provider_name
+
     async def _breached(self, endpoint: str, breach: Finding) -> None:
         message = f"{breach.sentence}. {breach.action}"
         await self.ledger.do(lambda writer: writer.event("warn", "engine", "check", message))
@@ -224,6 +247,10 @@ def _write_lines(news: Sequence[str], writer: LedgerWriter) -> None:
 def _write_choice(endpoint: str, choice: ProfileChoice, writer: LedgerWriter) -> None:
     writer.choose_profile(endpoint, choice.profile.name)
     writer.event("info", "engine", "profile", f"{endpoint}: loss profile {choice.profile.name}. {choice.reason}")
+
+
+def _record_endpoint(label: str, provider_name: str, writer: LedgerWriter) -> None:
+    writer.upsert_endpoint(label, provider_name)
 
 
 def _close_endpoint(endpoint: str, writer: LedgerWriter) -> None:

@@ -72,7 +72,7 @@ class Market:
 def unlisted(tag: str) -> Endpoint:
     """Return what is left to say of an endpoint that answered and is no longer on offer."""
     zero = Price(Decimal(0), Decimal(0), Decimal(0))
-    return Endpoint(tag, tag, zero, None, None, supports_logprobs=False, supports_stream=False)
+    return Endpoint(tag, "", zero, None, None, supports_logprobs=False, supports_stream=False)
 
 
 def record(writer: LedgerWriter, endpoints: Mapping[str, Endpoint]) -> None:

@@ -18,6 +18,7 @@ from eagletui.core.findings import (
     ODD_ENDS,
     Finding,
     cut_anew_finding,
+    elsewhere_finding,
     end_finding,
     endpoint_findings,
     failing_finding,
@@ -32,7 +33,7 @@ from eagletui.ledger.writer import LedgerWriter
 from eagletui.tokens.answer import Rebuilt
 from eagletui.tokens.profiles import ENOUGH
 
-BREACHES: Final = ("constant", "counts", "end_token", "drift", "unproven", *CONTENT_KINDS)
+BREACHES: Final = ("constant", "counts", "end_token", "drift", "unproven", "elsewhere", *CONTENT_KINDS)
 """Findings that break `[check]`."""
 
 OF_COUNTS: Final = ("constant", "counts", "drift")
@@ -101,6 +102,12 @@ class Tally:
     """Answers that end with another token than the format's, among those whose last token is known."""
     arguments: Faulty = field(default_factory=Faulty)
     """Answers whose arguments the server wrote again, among those with calls and proved ids."""
+    elsewhere: Faulty = field(default_factory=Faulty)
+    """Answers that others gave, among all to requests for this endpoint."""
+    served_by: str = ""
+    """What the last of them is filed under."""
+    other_model: bool = False
+    """One of them came from another model."""
     requests: deque[str | None] = field(default_factory=lambda: deque(maxlen=ENDS_REMEMBERED))
     """The last requests: the sample of one that failed, None for one that was answered."""
     verdict: Verdict = field(default_factory=Verdict)
@@ -110,7 +117,13 @@ class Tally:
     def anew(self) -> "Tally":
         """A tally whose answers are to be counted again; what does not depend on their ids stays."""
         return Tally(
-            prompts=self.prompts, prompt_example=self.prompt_example, requests=self.requests, findings=self.findings
+            elsewhere=self.elsewhere,
+            served_by=self.served_by,
+            other_model=self.other_model,
+            prompts=self.prompts,
+            prompt_example=self.prompt_example,
+            requests=self.requests,
+            findings=self.findings,
         )
 
     def take_prompt(self, counts: PromptCounts, sample_key: str) -> None:
@@ -212,6 +225,9 @@ class Watch:
         for finding in standing:
             if finding.kind in CONTENT_KINDS:
                 self._tallies.setdefault(finding.endpoint, Tally())
+            if finding.kind == "elsewhere":
+                tally = self._tallies.setdefault(finding.endpoint, Tally())
+                tally.elsewhere = Faulty(finding.affected, finding.examined, finding.example)
         for group in groups:
             tally = self._tallies.setdefault(group.endpoint, Tally())
             finish = group.finish_reason or "unknown"
@@ -287,6 +303,21 @@ class Watch:
         self._content.see(endpoint, sample_key, traits)
         self._touched.add(endpoint)
 
+    def served(self, endpoint: str, sample_key: str, by: str | None = None, *, other_model: bool = False) -> None:
+        """Take in who answered a request.
+
+        Args:
+            endpoint: the one asked.
+            sample_key: whose request it was.
+            by: what the answer is filed under where another endpoint or model gave it.
+            other_model: another model gave it.
+        """
+        tally = self._tallies.setdefault(endpoint, Tally())
+        tally.elsewhere.add(sample_key, by is not None)
+        if by is not None:
+            tally.served_by, tally.other_model = by, tally.other_model or other_model
+            self._touched.add(endpoint)
+
     def ended(self, endpoint: str, sample_key: str, *, failed: bool) -> None:
         """Take in whether a request failed by a fault of the endpoint."""
         self._tallies.setdefault(endpoint, Tally()).requests.append(sample_key if failed else None)
@@ -359,6 +390,11 @@ class Watch:
         failed = [key for key in tally.requests if key is not None]
         if len(tally.requests) >= LEAST_ENDS and len(failed) > FAILING * len(tally.requests):
             yield failing_finding(endpoint, len(failed), len(tally.requests), failed[-1])
+        if tally.elsewhere.affected:
+            seen = tally.elsewhere
+            yield elsewhere_finding(
+                endpoint, tally.served_by, seen.affected, seen.examined, seen.example, other_model=tally.other_model
+            )
         if tally.ends.is_systematic:
             yield end_finding(endpoint, tally.ends.affected, tally.ends.examined, tally.ends.example)
         if tally.arguments.is_systematic:

@@ -153,6 +153,10 @@ class ChatRequest:
     logprobs: bool
     max_price: Price | None
     """Hard ceiling the router must respect; None for a direct server."""
+    quantization: str | None = None
+    """Of the endpoint; None: not stated."""
+    variants: tuple[str, ...] = ()
+    """Other endpoints that the tag names as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,9 +186,23 @@ class Endpoint:
     """The router's own: 0 is well, below 0 it is degraded; None: not stated."""
     uptime_percent: float | None = None
     """Of the last half hour."""
+    variants: tuple[str, ...] = ()
+    """Tags of other endpoints that this one's tag names as well: `deepinfra` also names `deepinfra/turbo`."""
+    model_names: tuple[str, ...] = ()
+    """How it calls the model, beside the name that is asked for."""
     price_source: Literal["endpoints", "config", "local"] = "endpoints"
     raw_json: str = "{}"
     """The provider's own record, for the ledger."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stranger:
+    """An answer of another endpoint than the one asked, or of another model."""
+
+    label: str
+    """What its answers are filed under: a tag on offer where the name is that of one alone, else the name."""
+    provider_name: str
+    is_other_model: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +273,10 @@ class Provider(Protocol):
 
     def cost(self, reply: Reply, endpoint: Endpoint) -> int | None:
         """Return what a reply cost in picodollars, or None when only `generation` can tell."""
+        ...
+
+    def stranger(self, reply: Reply, endpoint: Endpoint) -> Stranger | None:
+        """Tell who answered where it was not the endpoint asked, or not the model. None: it was, or nothing says so."""
         ...
 
     async def generation(self, generation_id: str) -> GenerationRecord | None:

@@ -23,6 +23,7 @@ from eagletui.providers.base import (
     ProviderFailure,
     RawReply,
     Sampling,
+    Stranger,
     Timeouts,
 )
 from eagletui.providers.body import chat_body, encode, reply_limit_bytes
@@ -191,6 +192,10 @@ class OpenAiCompatible:
         if usage is None or usage.prompt_tokens is None or usage.completion_tokens is None:
             return None
         return hold_bound(usage.prompt_tokens, usage.completion_tokens, endpoint.price)
+
+    def stranger(self, reply: Reply, endpoint: Endpoint) -> Stranger | None:
+        """Return None: nobody else stands behind such a server."""
+        return None
 
     async def generation(self, generation_id: str) -> GenerationRecord | None:
         """Return None: such a server keeps no accounts."""

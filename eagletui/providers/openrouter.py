@@ -26,12 +26,14 @@ from eagletui.providers.base import (
     OnHeaders,
     ProviderFailure,
     RawReply,
+    Stranger,
     Timeouts,
     reasoning_field,
 )
 from eagletui.providers.body import chat_body, encode, reply_limit_bytes
 from eagletui.providers.decoding import decode_as
 from eagletui.providers.reply_reader import count_of, pico_of
+from eagletui.providers.served import plain_name, stranger
 from eagletui.providers.transport import HttpReply, HttpTransport
 
 BASE_URL: Final = "https://openrouter.ai/api/v1"
@@ -86,6 +88,9 @@ class _EndpointRecord(msgspec.Struct):
     status: Any = None
     uptime_last_30m: Any = None
     supported_parameters: list[str] = []
+    name: Any = None
+    """`PROVIDER | MODEL`, where the model may be a dated name of the one that is asked for."""
+    model_id: Any = None
     supports_streaming: bool = True
     """The embedded provider's own field; absent elsewhere."""
 
@@ -162,6 +167,8 @@ class OpenRouter:
         self._model_id = model_id
         self._fields_for = fields_for
         self._routing = routing
+        self._tags: dict[str, set[str]] = {}
+        """Of the last offer, by plain name of the provider."""
         self._transport = HttpTransport(base_url, key=key, timeouts=timeouts, headers=dict(HEADERS))
 
     async def aclose(self) -> None:
@@ -173,6 +180,8 @@ class OpenRouter:
         reply = await self._transport.get(f"/models/{quote(self._model_id)}/endpoints")
         records = self._decode(reply, _EndpointsBody, "endpoints").data.endpoints
         listed = [_endpoint(record, self._routing.typed_price) for record in records]
+        self._tags = _tags_by_name(listed)
+        listed = [_told_apart(endpoint, listed) for endpoint in listed]
         kept = [endpoint for endpoint in listed if _fits(endpoint, self._routing)]
         if not kept:
             raise ConfigError(_why_none(self._model_id, listed, self._routing))
@@ -201,6 +210,11 @@ class OpenRouter:
             "require_parameters": True,
             "max_price": _per_million(request.max_price),
         }
+        # A base slug names its variants too, also those that were added since the offer was fetched.
+        if ignored := list(dict.fromkeys([*request.variants, *self._routing.ignore])):
+            body["provider"]["ignore"] = ignored
+        if self._routing.quantizations:
+            body["provider"]["quantizations"] = [request.quantization or "unknown"]
         if self._routing.distillable_text:
             body["provider"]["enforce_distillable_text"] = True
         body["plugins"] = [{"id": "context-compression", "enabled": False}]
@@ -210,6 +224,10 @@ class OpenRouter:
     def cost(self, reply: Reply, endpoint: Endpoint) -> int | None:
         """Return `usage.cost`, the only statement of what was charged."""
         return reply.usage.cost_pico_usd if reply.usage else None
+
+    def stranger(self, reply: Reply, endpoint: Endpoint) -> Stranger | None:
+        """Tell who answered where it was not the one asked."""
+        return stranger(reply, endpoint, self._model_id, self._tags)
 
     async def generation(self, generation_id: str) -> GenerationRecord | None:
         """Ask what one generation cost; None until the router's accounting has it."""
@@ -308,8 +326,26 @@ def _endpoint(raw: msgspec.Raw, typed: Price | None) -> Endpoint:
         status=record.status if type(record.status) is int else None,
         uptime_percent=float(record.uptime_last_30m) if type(record.uptime_last_30m) in (int, float) else None,
         price_source=source,
+        model_names=_model_names(record),
         raw_json=bytes(raw).decode("utf-8", "replace"),
     )
+
+
+def _model_names(record: _EndpointRecord) -> tuple[str, ...]:
+    after_bar = record.name.split(" | ", 1)[-1] if isinstance(record.name, str) and " | " in record.name else None
+    return tuple(name for name in (after_bar, record.model_id) if isinstance(name, str) and name)
+
+
+def _told_apart(endpoint: Endpoint, listed: Sequence[Endpoint]) -> Endpoint:
+    variants = tuple(other.tag for other in listed if other.tag != endpoint.tag and _named(other.tag, (endpoint.tag,)))
+    return replace(endpoint, variants=variants) if variants else endpoint
+
+
+def _tags_by_name(listed: Sequence[Endpoint]) -> dict[str, set[str]]:
+    tags: dict[str, set[str]] = {}
+    for endpoint in listed:
+        tags.setdefault(plain_name(endpoint.provider_name), set()).add(endpoint.tag)
+    return tags
 
 
 def _highest(pricing: _Pricing) -> Price | None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from eagletui.core.chat import ToolCall
 from eagletui.core.errors import ReplyError
 from eagletui.core.money import PICO, usd_to_pico
-from eagletui.core.reply import Delta, FinishReason, LogprobEntry, ReasoningKind, Reply, Usage
+from eagletui.core.reply import Delta, FinishReason, LogprobEntry, ReasoningKind, Reply, Routed, Usage
 from eagletui.core.text import clean_line
 from eagletui.providers.usual_events import TOKEN_ID, UNKNOWN_LOGPROB, Choice
 
@@ -36,7 +36,7 @@ FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
 _KIND_ORDER: Final[tuple[ReasoningKind, ...]] = ("encrypted", "summary", "text")
 """The least readable kind names the whole: one encrypted piece makes the reasoning incomplete."""
 
-_RARE_IN_ENVELOPE: Final = frozenset({"error", "__verbose", "prompt_token_ids"})
+_RARE_IN_ENVELOPE: Final = frozenset({"error", "__verbose", "prompt_token_ids", "openrouter_metadata"})
 _RARE_IN_CHOICE: Final = frozenset({"error", "prompt_token_ids", "stop_reason", "matched_stop"})
 _BESIDE_CONTENT: Final = frozenset({"reasoning", "reasoning_content", "reasoning_details", "tool_calls", "refusal"})
 """Fields that most events of a stream lack, so that those events are read in a few steps."""
@@ -141,6 +141,16 @@ def _cost_of(usage: JsonObject) -> int | None:
     return cost_pico + (pico_of(upstream) or 0)
 
 
+def _routed_of(metadata: object) -> Routed | None:
+    """Read which endpoint a router selected (OpenRouter's page on router metadata)."""
+    endpoints = metadata.get("endpoints") if isinstance(metadata, Mapping) else None
+    available = endpoints.get("available") if isinstance(endpoints, Mapping) else None
+    for row in list_of(available):
+        if isinstance(row, Mapping) and row.get("selected") is True:
+            return Routed(text_of(row.get("provider")), text_of(row.get("model")))
+    return None
+
+
 def entry_of(entry: JsonObject) -> LogprobEntry:
     """One entry of `logprobs.content`, with the id where the server gives it."""
     token = text_of(entry.get("token")) or ""
@@ -178,6 +188,7 @@ class ReplyReader:
         self.deltas: list[Delta] = []
         self.refusal: list[str] = []
         self.error: str | None = None
+        self.routed: Routed | None = None
         self.notes: dict[str, None] = {}
 
     def note(self, phrase: str) -> None:
@@ -191,6 +202,7 @@ class ReplyReader:
         if _RARE_IN_ENVELOPE.isdisjoint(root):
             return
         self.read_error(root.get("error"))
+        self.routed = _routed_of(root.get("openrouter_metadata")) or self.routed
         verbose = root.get("__verbose")
         if isinstance(verbose, Mapping):
             self.token_ids = ids_of(verbose.get("tokens"), "__verbose.tokens") or self.token_ids
@@ -438,5 +450,6 @@ class ReplyReader:
             names_stop=self.names_stop,
             refusal="".join(self.refusal) or None,
             error=self.error,
+            routed=self.routed,
             notes=tuple(self.notes),
         )

@@ -70,6 +70,7 @@ class Event(msgspec.Struct):
     error: None = None
     verbose: None = msgspec.field(default=None, name="__verbose")
     prompt_token_ids: None = None
+    openrouter_metadata: None = None
 
 
 _DECODER: Final = msgspec.json.Decoder(Event)
