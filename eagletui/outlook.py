@@ -1,24 +1,16 @@
 """What a job will likely take, learned from answers of earlier probes and of the run itself."""
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import fmean
-from typing import Final
+from statistics import fmean, pvariance
+from typing import Final, NamedTuple
 
 from eagletui.config import RunConfig, load_config
 from eagletui.core.errors import EagleError
-from eagletui.core.forecast import (
-    LEAST_ANSWERS,
-    Finish,
-    Forecast,
-    Observed,
-    PaceFacts,
-    Range,
-    Share,
-    finish_time,
-    forecast,
-)
+from eagletui.core.finish import Finish, PaceFacts, finish_time
+from eagletui.core.forecast import LEAST_ANSWERS, Forecast, Observed, Range, Share, forecast
 from eagletui.ledger.filters import SampleFilter
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import SampleRow
@@ -29,8 +21,8 @@ MOST_ANSWERS: Final = 2_000
 ASSUMED_TOKENS_PER_S: Final = 60.0
 ASSUMED_WAIT_S: Final = 1.0
 """Of one stream of a large model at an API, where nothing was measured."""
-SLOWEST: Final = 3.0
-"""A slow answer takes so many times the mean, where nothing was measured."""
+LEAST_BEGIN_S: Final = 0.05
+"""No reply is taken to begin sooner."""
 
 
 @dataclass(slots=True)
@@ -66,6 +58,18 @@ class Rates:
     prompt_pico: float
     completion_pico: float
     request_pico: float
+
+
+class Latency(NamedTuple):
+    """How long an answer takes, in seconds."""
+
+    mean_s: float
+    spread_s: float
+    """Standard deviation over answers."""
+    most_s: float
+    """Of one as long as `max_tokens` allows."""
+    begin_s: float
+    """Until it begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +123,11 @@ def look_ahead(
     *,
     in_flight: int,
     start: int,
+    ramp_per_s: float,
     mean_hold_pico: float,
     cap_pico: int,
     stop_at_pico: int,
+    streams: bool,
 ) -> Outlook:
     """Work out tokens, money and time of a job.
 
@@ -132,31 +138,40 @@ def look_ahead(
         learned: from `learn`.
         in_flight: limit of simultaneous requests.
         start: requests in flight that the pace starts with.
+        ramp_per_s: how many may be added each second.
         mean_hold_pico: reserved for a mean answer.
         cap_pico: never committed beyond.
         stop_at_pico: nothing more is asked once this much is settled.
+        streams: a reply begins before it is whole.
     """
     made = forecast(shares, learned.answers)
     samples = sum(share.samples for share in shares.values())
     fixed_pico = prompt_tokens * learned.prompt_factor * rates.prompt_pico + samples * rates.request_pico
     dollars = Range(*((fixed_pico + tokens * rates.completion_pico) * learned.waste_factor for tokens in made.tokens))
     mean_tokens = made.tokens.likely / samples if samples else 0.0
-    latency_s, longest_s = _latency(learned.latencies, mean_tokens)
+    most_tokens = max((share.max_tokens for share in shares.values()), default=0)
+    variance = sum(
+        share.samples * (made.by_dataset[name].spread ** 2 + (made.by_dataset[name].mean - mean_tokens) ** 2)
+        for name, share in shares.items()
+    )
+    spread = math.sqrt(variance / samples) if samples else 0.0
+    latency = _latency(learned.latencies, mean_tokens, spread, most_tokens)
     facts = PaceFacts(
         samples=samples,
         in_flight=in_flight,
         start=start,
-        latency_s=latency_s,
-        longest_s=longest_s,
+        ramp_per_s=ramp_per_s,
+        begin_s=latency.begin_s if streams else latency.mean_s,
+        latency_s=latency.mean_s,
+        spread_s=latency.spread_s,
+        most_s=latency.most_s,
         cost=dollars.likely / samples if samples else 0.0,
         hold=mean_hold_pico,
         cap=cap_pico,
         stop_at=stop_at_pico,
     )
-    unbound = PaceFacts(
-        **{name: getattr(facts, name) for name in facts.__slots__ if name not in ("hold", "cap")}, hold=0.0, cap=0.0
-    )
-    return Outlook(made, dollars, latency_s, finish_time(facts), finish_time(unbound), tuple(learned.runs))
+    unbound = replace(facts, hold=0.0, cap=0.0)
+    return Outlook(made, dollars, latency.mean_s, finish_time(facts), finish_time(unbound), tuple(learned.runs))
 
 
 def _asks_alike(theirs: RunConfig, ours: RunConfig) -> bool:
@@ -182,14 +197,25 @@ def _take(rows: Sequence[SampleRow], found: Learned) -> bool:
     return len(found.answers) > before
 
 
-def _latency(measured: Sequence[tuple[float, int]], tokens: float) -> tuple[float, float]:
-    """Return seconds of a mean and of a slow answer with so many tokens on average."""
+def _latency(measured: Sequence[tuple[float, int]], tokens: float, spread: float, most_tokens: int) -> Latency:
+    """Return how long answers take, by how long measured ones took, which may be shorter, as those of probes are.
+
+    Args:
+        measured: seconds and output tokens.
+        tokens: of a mean answer.
+        spread: standard deviation of that over answers.
+        most_tokens: that an answer may have.
+    """
     if len(measured) < LEAST_ANSWERS:
         mean_s = ASSUMED_WAIT_S + tokens / ASSUMED_TOKENS_PER_S
-        return mean_s, SLOWEST * mean_s
+        most_s = max(mean_s, ASSUMED_WAIT_S + most_tokens / ASSUMED_TOKENS_PER_S)
+        return Latency(mean_s, spread / ASSUMED_TOKENS_PER_S, most_s, ASSUMED_WAIT_S)
     seconds, lengths = [s for s, _ in measured], [n for _, n in measured]
-    mean_s, mean_tokens = fmean(seconds), fmean(lengths)
-    variance = fmean((n - mean_tokens) ** 2 for n in lengths)
+    mean_s, mean_tokens, variance = fmean(seconds), fmean(lengths), pvariance(lengths)
     slope = fmean((s - mean_s) * (n - mean_tokens) for s, n in measured) / variance if variance else 0.0
-    expected_s = max(1e-3, mean_s + max(0.0, slope) * (tokens - mean_tokens))
-    return expected_s, max(seconds) * max(1.0, expected_s / mean_s)
+    slope = max(0.0, slope)
+    expected_s = max(1e-3, mean_s + slope * (tokens - mean_tokens))
+    begin_s = min(expected_s, max(LEAST_BEGIN_S, mean_s - slope * mean_tokens))
+    unexplained = max(0.0, pvariance(seconds) - slope**2 * variance)
+    most_s = max(*seconds, expected_s, begin_s + slope * most_tokens)
+    return Latency(expected_s, math.sqrt((slope * spread) ** 2 + unexplained), most_s, begin_s)

@@ -14,7 +14,7 @@ from eagletui.core.forecast import Share
 from eagletui.core.money import PICO, Price, format_usd, hold_bound, prompt_bound, usd_to_pico
 from eagletui.core.quantization import differing
 from eagletui.engine.market import Market
-from eagletui.engine.pace import START_LIMIT
+from eagletui.engine.pace import RAMP_PER_S, START_LIMIT, manner
 from eagletui.ingest import Census, canaries_of, chosen_prompts, take_census
 from eagletui.models.identity import stored_hidden_size, stored_quantization, weight_files
 from eagletui.outlook import Outlook, Rates, learn, look_ahead
@@ -166,9 +166,11 @@ def _outlook(plan: Plan, config: RunConfig, weights: Mapping[str, float], runs_f
         learn(config, runs_folder),
         in_flight=plan.max_in_flight,
         start=int(START_LIMIT) * len(plan.endpoints),
+        ramp_per_s=RAMP_PER_S,
         mean_hold_pico=plan.held_pico / max(1, plan.census.samples),
         cap_pico=plan.cap_pico,
         stop_at_pico=plan.stop_at_pico,
+        streams=any(manner(endpoint, config.pace.stream).stream for endpoint in plan.endpoints),
     )
 
 

@@ -20,8 +20,6 @@ SHRINK: Final = 6.0
 LEAST_ANSWERS: Final = 5
 """Below this nothing is learned."""
 COVER: Final = 0.90
-ROUNDS: Final = 400
-"""Steps in which a job's pace is followed."""
 
 
 class Observed(NamedTuple):
@@ -168,60 +166,3 @@ def _quantile(freedom: int) -> float:
     z = NormalDist().inv_cdf((1 + COVER) / 2)
     v = max(1, freedom)
     return z + (z**3 + z) / (4 * v) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * v**2)
-
-
-@dataclass(frozen=True, slots=True)
-class PaceFacts:
-    """What bounds a job's speed."""
-
-    samples: int
-    in_flight: int
-    """Limit of simultaneous requests."""
-    start: int
-    """Requests in flight that the pace starts with; it doubles once an answer's latency."""
-    latency_s: float
-    """Of a mean answer."""
-    longest_s: float
-    """Of a slow answer: the last ones are waited for."""
-    cost: float
-    """Of a mean answer."""
-    hold: float
-    """Reserved for a mean answer while it is out; 0: nothing is ever held back."""
-    cap: float
-    stop_at: float
-
-
-class Finish(NamedTuple):
-    """When a job ends."""
-
-    seconds: float
-    answered: int
-    """Fewer than asked where stop-at or the cap ends it first."""
-    limited_by: str
-    """What mostly held it back: `pace` or `cap`."""
-
-
-def finish_time(facts: PaceFacts) -> Finish:
-    """Follow a job step by step: the room under the cap shrinks as money is settled.
-
-    All money in one unit.
-    """
-    if facts.samples == 0:
-        return Finish(0.0, 0, "pace")
-    slice_ = max(1.0, facts.samples / ROUNDS)
-    seconds = answered = capped = 0.0
-    while answered < facts.samples:
-        spent = answered * facts.cost
-        if facts.cost > 0 and spent >= facts.stop_at:
-            break
-        room = math.inf if facts.hold <= 0 else math.floor(max(0.0, facts.cap - spent) / facts.hold)
-        if room < 1:
-            break
-        ramp = facts.start * 2.0 ** min(60.0, seconds / facts.latency_s)
-        together = min(float(facts.in_flight), ramp, room, facts.samples - answered + facts.in_flight)
-        step = slice_ * facts.latency_s / together
-        seconds += step
-        capped += step * (room < min(facts.in_flight, ramp))
-        answered += slice_
-    limited_by = "cap" if capped > seconds / 2 else "pace"
-    return Finish(seconds + facts.longest_s, int(min(answered, facts.samples)), limited_by)

@@ -22,6 +22,7 @@ from tests.bench.job import Job
 
 ASKED: Final = {
     "pace_vs_reference": "at least 1",
+    "plan_finish_vs_real": "0.85 to 1.15, after a probe of 50 answers",
     "cpu_per_event_vs_aiohttp": "at most 2, with 1 and with 2 receivers",
     "samples_per_cpu_s_vs_curator": "at least 1",
 }
@@ -68,9 +69,10 @@ def main() -> None:
 
 
 def _pace(job: Job, ratio: dict[str, Any], raw: dict[str, Any]) -> None:
-    outcome, orders = engine_parts.pace(job)
+    outcome, orders, planned_s = engine_parts.pace(job)
     reference_s = job.samples / REFERENCE_SAMPLES_PER_S
     ratio["pace_vs_reference"] = round(reference_s / outcome.wall_s, 3)
+    ratio["plan_finish_vs_real"] = round(planned_s / outcome.wall_s, 3)
     evidence = {name: count for name, count in outcome.snapshot.evidence.items() if count}
     proved = sum(evidence.get(name, 0) for name in PROVED)
     spend = outcome.snapshot.spend.books
@@ -91,6 +93,7 @@ def _pace(job: Job, ratio: dict[str, Any], raw: dict[str, Any]) -> None:
     )
     raw["pace"] = {
         "wall_s": round(outcome.wall_s, 1),
+        "planned_s": round(planned_s, 1),
         "cpu_s": round(outcome.cpu_s, 1),
         "provider_cpu_s": round(outcome.provider_cpu_s, 1),
         "most_in_flight": outcome.most_in_flight,

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -59,6 +59,8 @@ _STEERING: Final[tuple[tuple[Verb, dict[str, Any]], ...]] = (
 )
 """Orders given one after the other while the reference job runs; none of them breaks a request off."""
 
+PROBES: Final = 50
+
 BREAKING: Final = Job(1_500, 60, 80, 128, 1.0, 8.0, 1_000, "20.00", stream="always")
 """Answers of 11 s, so that most are under way at once."""
 
@@ -80,12 +82,27 @@ def folder() -> Iterator[Path]:
         yield Path(path)
 
 
-def pace(job: Job) -> tuple[Outcome, list[Steered]]:
-    """Run the reference job, and steer it meanwhile."""
+def pace(job: Job) -> tuple[Outcome, list[Steered], float]:
+    """Run the reference job, and steer it meanwhile.
+
+    Returns:
+        What came of it, how fast the orders took effect, and the seconds that the plan had stated after a probe.
+    """
     with folder() as path, provider(path / "p", job) as (url, pid):
-        run = new_run(path / "run", url, job, prompts(job))
+        texts = prompts(job)
+        run = new_run(path / "run", url, job, texts)
+        planned_s = _planned_s(run.folder, texts)
         outcome = run_engine(run, pid, visit=_steer)
-        return outcome, steered(run.folder)
+        return outcome, steered(run.folder), planned_s
+
+
+def _planned_s(run: RunFolder, texts: Sequence[str]) -> float:
+    """Probe a job as a person would, and return the time that its plan then states."""
+    lines = "".join(json.dumps({"prompt": text}) + "\n" for text in texts)
+    (run.path / "prompts.jsonl").write_text(lines, encoding="utf-8")
+    command = [sys.executable, "-c", "from eagletui.cli.app import main; main()", "plan", str(run.config_path)]
+    env = {**os.environ, "EAGLETUI_RUNS": str(run.path.parent)}
+    return float(_last_json([*command, "--probe", str(PROBES), "--json"], env)["finish"]["seconds"])
 
 
 def _steer(run: RunFolder, snapshot: Snapshot, marks: dict[str, Any]) -> None:

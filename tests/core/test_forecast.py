@@ -8,9 +8,7 @@ import pytest
 from eagletui.core.forecast import (
     ASSUMED_MEAN,
     Observed,
-    PaceFacts,
     Share,
-    finish_time,
     forecast,
 )
 
@@ -64,37 +62,3 @@ def test_the_interval_holds_in_nine_of_ten_jobs_and_the_likely_cost_is_near() ->
         errors.append(abs(made.tokens.likely / real - 1))
     assert held >= 86
     assert sum(errors) / len(errors) < 0.10
-
-
-JOB = PaceFacts(
-    samples=4_000,
-    in_flight=100,
-    start=100,
-    latency_s=10.0,
-    longest_s=20.0,
-    cost=0.002,
-    hold=0.02,
-    cap=100.0,
-    stop_at=50.0,
-)
-
-
-def test_an_unbound_job_takes_its_rounds_and_waits_for_the_last_answer() -> None:
-    assert finish_time(JOB) == (4_000 / 100 * 10.0 + 20.0, 4_000, "pace")
-
-
-def with_facts(**changes: float) -> PaceFacts:
-    return PaceFacts(**{**{name: getattr(JOB, name) for name in JOB.__slots__}, **changes})
-
-
-def test_a_low_cap_stretches_the_job_by_the_room_that_is_left_and_says_so() -> None:
-    # The hundred fit until 6.2 of 8.2 are spent, after 3,100 answers; the last 900 take 10 * 0.02/0.002 * ln(2/0.2).
-    tight = finish_time(with_facts(cap=8.2))
-    assert tight.seconds == pytest.approx(310 + 100 * math.log(10) + 20, rel=0.02)
-    assert finish_time(with_facts(hold=0.5, cap=20.0)).limited_by == "cap"
-
-
-def test_stop_at_ends_the_job_early_and_a_ramp_delays_it() -> None:
-    assert finish_time(with_facts(stop_at=4.0)).answered == 2_000
-    assert finish_time(with_facts(start=1)).seconds > finish_time(JOB).seconds + 40
-    assert finish_time(with_facts(cap=0.01)).answered == 0
