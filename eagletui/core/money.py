@@ -4,9 +4,10 @@ All amounts are integers of 1e-12 USD, because per-token prices below one nanodo
 Costs round half to even, bounds round up, so that a bound is never below what it bounds.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Context, Decimal
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 PICO: Final = 10**12
 """Picodollars in a dollar."""
@@ -49,6 +50,15 @@ class Price:
 
 FREE: Final = Price(Decimal(0), Decimal(0), Decimal(0))
 """The price of a local server."""
+
+
+class Overcharge(NamedTuple):
+    """A request that cost more than its bound. Times are Unix seconds."""
+
+    hold_pico: int
+    cost_pico: int
+    held_at: float
+    settled_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +134,23 @@ def hold_bound(prompt_upper: int, max_tokens: int, price: Price) -> int:
     prompt_usd = _UP.multiply(Decimal(prompt_upper), price.prompt_usd_per_token)
     completion_usd = _UP.multiply(Decimal(max_tokens), price.completion_usd_per_token)
     return bound_pico(_UP.add(_UP.add(prompt_usd, completion_usd), price.request_usd))
+
+
+def overcharge_per_mille(overcharges: Sequence[Overcharge]) -> int:
+    """Return by how much an endpoint's bounds must be scaled, per mille, so that none of these passes its own.
+
+    Args:
+        overcharges: of one endpoint. A hold made after an overcharge was known was scaled already; its own excess comes
+            on top of that.
+    """
+    steps: list[tuple[float, int]] = [(0.0, 1000)]
+    for overcharge in sorted(overcharges, key=lambda it: it.settled_at):
+        if overcharge.hold_pico <= 0:
+            continue
+        scaled_by = max(per_mille for known_at, per_mille in steps if known_at <= overcharge.held_at)
+        per_mille = -(-overcharge.cost_pico * scaled_by // overcharge.hold_pico)
+        steps.append((overcharge.settled_at, max(steps[-1][1], per_mille)))
+    return steps[-1][1]
 
 
 def estimate_pico(prompt_tokens: int, completion_tokens: int, requests: int, price: Price) -> int:

@@ -1,14 +1,25 @@
 """Upper bounds: how many prompt tokens a request can be billed, and what it can cost at most."""
 
-from eagletui.core.money import MAX_PICO, PROMPT_EXTRA_TOKENS, PROMPT_MARGIN_PER_MILLE, Price, hold_bound, prompt_bound
+from eagletui.core.money import (
+    MAX_PICO,
+    PROMPT_EXTRA_TOKENS,
+    PROMPT_MARGIN_PER_MILLE,
+    Overcharge,
+    Price,
+    hold_bound,
+    overcharge_per_mille,
+    prompt_bound,
+)
 
 
 class PromptBounds:
-    """Upper prompt token counts per endpoint, never below what that endpoint has billed."""
+    """Bounds per endpoint, never below what that endpoint has billed: of prompt tokens, and of whole requests."""
 
     def __init__(self) -> None:
         """Start with the common margin."""
         self._per_mille: dict[str, int] = {}
+        self._overcharges: dict[str, list[Overcharge]] = {}
+        self._scale_per_mille: dict[str, int] = {}
 
     def upper(self, endpoint: str, counted: int) -> int:
         """Return the most prompt tokens an endpoint may bill for a prompt we count.
@@ -25,9 +36,17 @@ class PromptBounds:
             ratio = -(-(billed - PROMPT_EXTRA_TOKENS) * 1000 // counted)
             self._per_mille[endpoint] = max(self._per_mille.get(endpoint, 0), ratio)
 
+    def learn_overcharge(self, endpoint: str, overcharge: Overcharge) -> int:
+        """Scale later holds by what a request cost above its own, and return the scale, per mille."""
+        known = self._overcharges.setdefault(endpoint, [])
+        known.append(overcharge)
+        self._scale_per_mille[endpoint] = overcharge_per_mille(known)
+        return self._scale_per_mille[endpoint]
+
     def hold(self, endpoint: str, counted: int, max_tokens: int, price: Price) -> int:
         """Return the bound of one request in picodollars; one too large for the ledger is larger than any cap."""
         try:
-            return hold_bound(self.upper(endpoint, counted), max_tokens, price)
+            bound = hold_bound(self.upper(endpoint, counted), max_tokens, price)
         except ValueError:
             return MAX_PICO
+        return min(MAX_PICO, -(-bound * self._scale_per_mille.get(endpoint, 1000) // 1000))

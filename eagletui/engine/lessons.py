@@ -4,6 +4,7 @@ import time
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import partial
 from typing import NamedTuple
 
@@ -118,12 +119,15 @@ class Lessons:
         self.overcharged(overruns)
 
     def overcharged(self, overruns: Sequence[Overrun]) -> None:
-        """Stop admission when a cost was above its bound, and name the row."""
+        """Stop admission when a cost was above its bound, name the row, and hold more at that endpoint from now on."""
         for overrun in overruns:
+            charge = overrun.charge
+            times = Decimal(self.bounds.learn_overcharge(overrun.endpoint, charge)) / 1000
             self.gates.want_pause(
                 "breaker",
                 f"Sample {overrun.sample_key}, attempt {overrun.attempt_id}: the provider charged "
-                f"{format_usd(overrun.cost_pico, 6)}, above the bound {format_usd(overrun.hold_pico, 6)}.",
+                f"{format_usd(charge.cost_pico, 6)}, above the bound {format_usd(charge.hold_pico, 6)}. "
+                f"Holds at {overrun.endpoint} are {times} times their bound from now on.",
             )
 
     async def review(self) -> None:

@@ -98,7 +98,10 @@ class Runner:
                 self._pace.lanes[row.tag].quarantined = row.state == "quarantined"
             if row.profile is not None:
                 watch.decided(row.tag)
+        bounds = PromptBounds()
         with CountsReader(folder.ledger_path) as counts:
+            for overrun in counts.overruns():
+                bounds.learn_overcharge(overrun.endpoint, overrun.charge)
             standing = [_finding(row) for row in self._reader.findings() if row.closed_at is None]
             watch.restore(counts.counted_groups(), standing)
         self._lessons = Lessons(
@@ -107,7 +110,7 @@ class Runner:
             pace=self._pace,
             check=config.check,
             watch=watch,
-            bounds=PromptBounds(),
+            bounds=bounds,
             second_look=SecondLook(folder.ledger_path, desk, ledger),
             unprofiled={tag: array("q", samples) for tag, samples in restored.samples.items()},
         )

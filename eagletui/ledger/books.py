@@ -1,9 +1,22 @@
 """Read the books from the counters, and the attempts that keep them open."""
 
 import sqlite3
+from collections.abc import Sequence
+from typing import Any, Final
 
-from eagletui.core.money import Books
-from eagletui.ledger.orders import OpenAttempt
+from eagletui.core.money import Books, Overcharge
+from eagletui.ledger.orders import OpenAttempt, Overrun
+
+OVERRUN: Final = (
+    "attempts.id, sample_key, attempts.endpoint, hold_pico, attempts.cost_pico, held_at, coalesce(settled_at, held_at)"
+)
+"""What `overrun_of` makes an overrun of, over `attempts` and `samples`."""
+
+
+def overrun_of(row: Sequence[Any]) -> Overrun:
+    """Make an overrun of a row."""
+    attempt_id, sample_key, endpoint, *charge = row
+    return Overrun(attempt_id, sample_key, endpoint, Overcharge(*charge))
 
 
 def read_books(connection: sqlite3.Connection) -> Books:

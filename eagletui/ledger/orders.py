@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from eagletui.core.chat import Message, Prompt
+from eagletui.core.money import Overcharge
 from eagletui.core.tokdiff import Span
 from eagletui.ledger.codecs import Packed
 from eagletui.ledger.rows import Encoding
@@ -204,8 +205,8 @@ class Overrun:
 
     attempt_id: int
     sample_key: str
-    hold_pico: int
-    cost_pico: int
+    endpoint: str
+    charge: Overcharge
 
 
 @dataclass(frozen=True, slots=True)

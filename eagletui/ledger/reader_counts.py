@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from eagletui.ledger.books import OVERRUN, overrun_of
+from eagletui.ledger.orders import Overrun
 from eagletui.ledger.reader_base import Reader
 
 
@@ -49,6 +51,15 @@ class CountsReader(Reader):
                 GROUP BY endpoint, finish_reason, has_end, excess, drift ORDER BY endpoint"""
             ).fetchall()
         return [CountedGroup(*row) for row in rows]
+
+    def overruns(self) -> list[Overrun]:
+        """List every attempt that cost more than its bound."""
+        with self._transactions.reading() as connection:
+            rows = connection.execute(
+                f"SELECT {OVERRUN} FROM attempts JOIN samples ON samples.id = attempts.sample_id"
+                " WHERE attempts.cost_pico > hold_pico ORDER BY attempts.id"
+            ).fetchall()
+        return [overrun_of(row) for row in rows]
 
     def evidence_of(self, dataset: str) -> list[EvidenceGroup]:
         """Group the rebuilt samples of a data set by evidence; quarantined ones are left out."""

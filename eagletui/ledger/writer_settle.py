@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from eagletui.core.chat import Message
 from eagletui.core.errors import LedgerError
-from eagletui.ledger.books import read_open_attempts
+from eagletui.ledger.books import OVERRUN, overrun_of, read_open_attempts
 from eagletui.ledger.codecs import Packed, pack_bytes
 from eagletui.ledger.orders import Answered, Failed, Finished, OpenAttempt, Overrun
 from eagletui.ledger.turns import end_turns, keep_turn
@@ -264,11 +264,11 @@ class SettleWriter(TokensWriter):
 
 def _overrun(connection: sqlite3.Connection, attempt_id: int) -> list[Overrun]:
     rows = connection.execute(
-        "SELECT attempts.id, sample_key, hold_pico, attempts.cost_pico FROM attempts"
+        f"SELECT {OVERRUN} FROM attempts"
         " JOIN samples ON samples.id = attempts.sample_id WHERE attempts.id = ? AND attempts.cost_pico > hold_pico",
         (attempt_id,),
     )
-    return [Overrun(*row) for row in rows]
+    return [overrun_of(row) for row in rows]
 
 
 def _find(connection: sqlite3.Connection, attempt_id: int) -> _Attempt:

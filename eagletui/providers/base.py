@@ -166,7 +166,8 @@ class Endpoint:
     tag: str
     provider_name: str
     price: Price
-    """The highest price a request can meet: base and every conditional override, discounts ignored."""
+    """The highest price a request can meet: base and every conditional override, cache writes and reasoning at their
+    own rates where those are dearer; discounts ignored."""
     quantization: str | None
     max_completion_tokens: int | None
     """None: no limit stated."""

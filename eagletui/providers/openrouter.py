@@ -71,6 +71,10 @@ class _Rates(msgspec.Struct):
     prompt: Decimal | None = None
     completion: Decimal | None = None
     request: Decimal | None = None
+    internal_reasoning: Decimal | None = None
+    """Asked for reasoning tokens in place of `completion`."""
+    input_cache_write: Decimal | None = None
+    """Asked for prompt tokens that enter a cache, in place of `prompt`."""
 
 
 class _Pricing(_Rates):
@@ -349,10 +353,13 @@ def _tags_by_name(listed: Sequence[Endpoint]) -> dict[str, set[str]]:
 
 
 def _highest(pricing: _Pricing) -> Price | None:
-    """The most a request can meet: conditional overrides count, discounts do not. None where any of it is no price."""
+    """The most a request can meet: conditional overrides count, discounts do not. None where any of it is no price.
+
+    Any prompt token may enter a cache and any output token may be reasoning, so the dearer rate of each bounds both.
+    """
     rates: tuple[_Rates, ...] = (pricing, *pricing.overrides)
-    prompts = [rate.prompt for rate in rates if rate.prompt is not None]
-    completions = [rate.completion for rate in rates if rate.completion is not None]
+    prompts = [usd for rate in rates for usd in (rate.prompt, rate.input_cache_write) if usd is not None]
+    completions = [usd for rate in rates for usd in (rate.completion, rate.internal_reasoning) if usd is not None]
     requests = [rate.request for rate in rates if rate.request is not None]
     if pricing.prompt is None or pricing.completion is None:
         return None

@@ -12,11 +12,13 @@ from eagletui.core.money import (
     FREE,
     PICO,
     Books,
+    Overcharge,
     Price,
     admit,
     bound_pico,
     format_usd,
     hold_bound,
+    overcharge_per_mille,
     pico_to_usd_string,
     usd_to_pico,
 )
@@ -154,3 +156,14 @@ def test_the_verdict_keeps_the_worst_case_within_the_cap(
         assert spent + bound <= cap < total
     if verdict == "cap":
         assert spent + bound > cap
+
+
+def test_overcharges_scale_bounds_by_the_largest_ratio_to_the_bound_as_it_was_before() -> None:
+    assert overcharge_per_mille([]) == 1000
+    first = Overcharge(hold_pico=100, cost_pico=250, held_at=10.0, settled_at=20.0)
+    meanwhile = Overcharge(hold_pico=100, cost_pico=150, held_at=15.0, settled_at=30.0)
+    assert overcharge_per_mille([meanwhile, first]) == 2500
+    scaled_already = Overcharge(hold_pico=250, cost_pico=300, held_at=25.0, settled_at=40.0)
+    assert overcharge_per_mille([first, meanwhile, scaled_already]) == 3000
+    assert overcharge_per_mille([Overcharge(3, 4, 1.0, 2.0)]) == 1334, "rounded up"
+    assert overcharge_per_mille([Overcharge(0, 4, 1.0, 2.0)]) == 1000, "nothing scales a bound of zero"

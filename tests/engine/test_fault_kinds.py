@@ -148,6 +148,10 @@ def test_every_fault_that_concerns_the_run_pauses_it_and_a_resume_goes_on(
     named = [finding for finding in run.snapshot().findings if finding.kind == "key_usage"]
     assert "$0.5000 more" in named[0].sentence
     assert run.snapshot().spend.books.spent_pico == provider.books()["spent_pico"]
+    attempts = sorted(run.attempts(), key=lambda attempt: attempt.id)
+    (dearest,) = [attempt.cost_pico for attempt in attempts if (attempt.cost_pico or 0) > attempt.hold_pico]
+    assert dearest is not None
+    assert attempts[-1].hold_pico >= dearest, "its ratio is learned"
 
 
 def test_every_kind_is_named_above_and_says_what_it_does() -> None:

@@ -164,7 +164,9 @@ async def test_a_cost_above_its_bound_is_reported(tmp_path: Path) -> None:
     make_ledger(path, ["gen-1"])
     async with settler_on(path, Accounts(["0.0000011"], ["0"])) as (settler, heard):
         await quiet(settler, heard)
-    assert heard.overruns == [Overrun(1, "p0", HOLD_PICO, 1_100_000)]
+    (overrun,) = heard.overruns
+    assert (overrun.attempt_id, overrun.sample_key, overrun.endpoint) == (1, "p0", "e")
+    assert overrun.charge[:2] == (HOLD_PICO, 1_100_000)
 
 
 async def test_what_has_no_id_is_settled_in_sum_once_the_key_is_at_rest(tmp_path: Path) -> None:

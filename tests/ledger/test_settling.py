@@ -8,6 +8,7 @@ import pytest
 from eagletui.core.errors import LedgerError
 from eagletui.ledger.orders import Failed, Finished
 from eagletui.ledger.reader import LedgerReader
+from eagletui.ledger.reader_counts import CountsReader
 from eagletui.ledger.writer import LedgerWriter
 from tests.ledger.build import HOLD, Clock, answer, answered_sample, queue, send, sql, tokens
 from tests.ledger.truth import counters
@@ -162,7 +163,10 @@ def test_a_sample_that_is_given_up_says_why(
 def test_a_cost_above_the_hold_is_booked_and_the_row_is_named(writer: LedgerWriter) -> None:
     queue(writer, *"ab")
     (overrun,) = writer.finish([Finished(send(writer, 1), answer(HOLD + 5))])
-    assert (overrun.sample_key, overrun.hold_pico, overrun.cost_pico) == ("a", HOLD, HOLD + 5)
+    assert (overrun.sample_key, overrun.endpoint) == ("a", "alpha")
+    assert (overrun.charge.hold_pico, overrun.charge.cost_pico) == (HOLD, HOLD + 5)
+    with CountsReader(writer.path) as reader:
+        assert reader.overruns() == [overrun]
     assert writer.books().settled_pico == HOLD + 5
     second = send(writer, 2)
     assert writer.settle(second, HOLD) == []

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -162,6 +163,35 @@ async def test_the_bound_price_is_the_highest_override_and_ignores_discounts() -
         (found,) = await client.endpoints()
         await client.aclose()
     assert found.price == Price(Decimal("0.0000012"), Decimal("0.000005"), Decimal("0"))
+
+
+@pytest.mark.parametrize(
+    ("pricing", "prompt", "completion"),
+    [
+        ({"internal_reasoning": "0.00001", "input_cache_write": "0.00000075"}, "0.00000075", "0.00001"),
+        ({"internal_reasoning": "0", "input_cache_write": "0"}, "0.0000006", "0.0000025"),
+        ({"overrides": [{"input_cache_write": "0.000002", "internal_reasoning": "0.000007"}]}, "0.000002", "0.000007"),
+    ],
+)
+async def test_the_bound_price_counts_cache_writes_and_reasoning_where_they_are_dearer(
+    pricing: dict[str, Any], prompt: str, completion: str
+) -> None:
+    record = endpoint("a", pricing={"prompt": "0.0000006", "completion": "0.0000025", **pricing})
+
+    async def act(exchange: Exchange) -> None:
+        await exchange.reply(200, json.dumps({"data": {"endpoints": [record]}}).encode())
+
+    async with scripted_server(act) as server:
+        client = router(server.base_url)
+        (found,) = await client.endpoints()
+        await client.aclose()
+    assert found.price == Price(Decimal(prompt), Decimal(completion), Decimal(0))
+
+
+async def test_a_rate_for_reasoning_that_is_no_price_makes_no_bound() -> None:
+    records = [endpoint("a", pricing={"prompt": "0.1", "completion": "0.1", "internal_reasoning": "-1"})]
+    with pytest.raises(ConfigError, match="a states no price"):
+        await listed(records, Routing())
 
 
 async def test_an_endpoint_without_a_price_does_not_run_unless_a_price_is_typed() -> None:
