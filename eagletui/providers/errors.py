@@ -12,6 +12,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 import aiohttp
+import httpx
 import msgspec
 
 from eagletui.core.errors import ReplyError
@@ -102,6 +103,15 @@ class _ErrorBody(msgspec.Struct):
 Hide = Callable[[str], str]
 """Takes secrets out of a text. Words are cut short, and a secret that is cut is found no more, so it comes first."""
 
+_NEVER_SENT: Final = (
+    aiohttp.ClientConnectorError,
+    aiohttp.ConnectionTimeoutError,
+    aiohttp.InvalidURL,
+    aiohttp.NonHttpUrlClientError,
+    httpx.InvalidURL,
+)
+"""Raised before there is a connection, or for an address that none is made to."""
+
 
 def from_transport(error: Exception, *, headers_seen: bool, hide: Hide = str) -> ProviderFailure:
     """Map an HTTP client's exception.
@@ -119,7 +129,7 @@ def from_transport(error: Exception, *, headers_seen: bool, hide: Hide = str) ->
     what = clean_line(hide(f"{type(cause).__name__}: {cause}"), DETAIL_CHARACTERS)
     if headers_seen:
         return ProviderFailure("body_cut", f"The connection broke while the reply arrived ({what}).")
-    if isinstance(cause, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | aiohttp.InvalidURL):
+    if isinstance(cause, _NEVER_SENT):
         return ProviderFailure("connect", f"No connection to the provider ({what}).", void=True)
     return ProviderFailure("disconnect", f"The connection broke after the request was sent ({what}).")
 

@@ -56,6 +56,12 @@ async def test_an_unknown_host_is_void() -> None:
     assert (failure.kind, failure.void) == ("connect", True)
 
 
+@pytest.mark.parametrize("url", ["http://[::1/api/v1", "http://host:99999/api/v1", "ftp://host/api/v1"])
+async def test_an_address_that_nothing_can_be_sent_to_is_void(url: str) -> None:
+    failure = await failure_of(url)
+    assert (failure.kind, failure.void) == ("connect", True)
+
+
 async def test_a_connect_timeout_is_void() -> None:
     with socket.socket() as full:
         full.bind(("127.0.0.1", 0))
