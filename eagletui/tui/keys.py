@@ -253,7 +253,7 @@ VIEW_KEYS: Final[dict[View, tuple[Key, ...]]] = {
             "step_sample(1)",
             "Sample",
             "Next sample of the list.",
-            "wide",
+            "always",
             shown="[ ]",
         ),
         Key(
@@ -289,10 +289,10 @@ VIEW_KEYS: Final[dict[View, tuple[Key, ...]]] = {
     "launch": (
         Key("launch.start", "ctrl+r", "start", "Start", "Start the run, after asking.", "always", changes_run=True),
         Key("launch.plan", "f5", "plan", "Plan", "Work the plan out again.", "always"),
-        Key("launch.next", "tab,down", "app.focus_next", "Next", "To the next field.", "wide", shown="tab"),
+        Key("launch.next", "tab,down", "app.focus_next", "Next", "To the next field.", "always", shown="tab"),
         Key("launch.previous", "shift+tab,up", "app.focus_previous", "Previous", "To the field before."),
         Key("launch.up", "pageup", "scroll_plan(-1)", "Plan up", "Scroll the plan."),
-        Key("launch.down", "pagedown", "scroll_plan(1)", "Plan down", "Scroll the plan.", "wide", shown="pgdn"),
+        Key("launch.down", "pagedown", "scroll_plan(1)", "Scroll", "Scroll the plan.", "always", shown="pgdn"),
         _BACK,
     ),
     "compare": (

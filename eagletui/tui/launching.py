@@ -72,7 +72,7 @@ def find_configs() -> list[Found]:
     found: dict[Path, Found] = {}
     for folder in folders:
         for path in sorted(folder.glob("*.toml")) if folder.is_dir() else ():
-            _add(found, path, os.path.relpath(path) if path.is_relative_to(Path.cwd()) else path.name)
+            _add(found, path, os.path.relpath(path) if path.is_relative_to(Path.cwd()) else f"shipped {path.name}")
     for run in list_runs():
         _add(found, run.config_path, f"of run {run.name}")
     return list(found.values())
@@ -208,12 +208,13 @@ def plan_lines(plan: Mapping[str, Any], key: Line) -> list[Line]:
     spend, disk, flight = plan["spend_usd"], plan["disk_bytes"], plan["in_flight"]
     lines += [
         _pair("samples", (figures.count(plan["samples"]), "bold"), _datasets(plan["by_dataset"])),
+        *_likely(plan),
+        _pair("at most", (_usd(spend["worst_case"]), "bold"), ", if every answer were cut at max tokens"),
         _pair(
             "tokens",
             f"{figures.count(plan['prompt_tokens'])} prompt,"
             f" at most {figures.count(plan['output_tokens_worst'])} output",
         ),
-        _pair("money", ("at most ", ""), (_usd(spend["worst_case"]), "bold"), ", every answer cut at max tokens"),
         _pair("request", f"one holds at most {_usd(spend['largest_hold'], 6)}"),
         _pair("pace", *_pace(spend, flight)),
         _pair(
@@ -231,6 +232,31 @@ def plan_lines(plan: Mapping[str, Any], key: Line) -> list[Line]:
     if notes:
         lines += [("",), *((("note  ", "$quiet"), str(note)) for note in notes)]
     return lines
+
+
+def _likely(plan: Mapping[str, Any]) -> list[Line]:
+    """Say what it will likely cost and when it ends, and what that rests on; nothing where no price is known."""
+    dollars, finish = plan.get("likely_usd"), plan.get("finish")
+    if not dollars or not finish:
+        return []
+    learned = ", ".join(plan.get("learned_from", ()))
+    basis = f"learned from {learned}" if learned else "assumed: no answer to learn from yet"
+    under = f"about {figures.duration(finish['seconds'])} under this cap"
+    if finish["answered"] < plan["samples"]:
+        under += f", then a limit is reached at {figures.count(finish['answered'])} samples"
+    return [
+        _pair("likely", (_usd(dollars["likely"]), "bold"), f", {_usd(dollars['low'])} to {_usd(dollars['high'])}"),
+        _pair("", (basis, "$quiet")),
+        _pair("time", under),
+    ]
+
+
+def cost_line(plan: Mapping[str, Any]) -> str:
+    """Sum a plan up: how many samples, for how much."""
+    samples = figures.plural(plan["samples"], "sample")
+    dollars = plan.get("likely_usd")
+    likely = f"likely {_usd(dollars['likely'])}, " if dollars else ""
+    return f"{samples}, {likely}at most {_usd(plan['spend_usd']['worst_case'])}"
 
 
 def _pair(label: str, *pieces: Piece) -> Line:

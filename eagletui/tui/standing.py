@@ -180,10 +180,14 @@ def can_start(snapshot: Snapshot) -> bool:
     """Tell whether something of the run is not at work and could be started."""
     if is_dead(snapshot) or snapshot.run.state in ("new", "stopped", "failed"):
         return True
-    if snapshot.run.state == "paused" and not has_engine(snapshot):
+    if not has_engine(snapshot) and (snapshot.run.state == "paused" or _is_queued_again(snapshot)):
         return True
     dead = [role for role in HELPERS if dead_helper(snapshot, role) is not None]
     return bool(dead) and snapshot.run.state in WORKING and (dead != ["extractor"] or extracts_along(snapshot))
+
+
+def _is_queued_again(snapshot: Snapshot) -> bool:
+    return snapshot.run.state == "done" and snapshot.states["queued"] > 0
 
 
 def extracts_along(snapshot: Snapshot) -> bool:
@@ -241,7 +245,8 @@ def banner(snapshot: Snapshot, now: float, restart: str, last_words: str = "") -
                 (key, f"{what}: starts an engine" if key == _RESUME[0] else what) for key, what in ways_out
             )
             detail = " ".join(filter(None, (detail, "No engine is running.")))
-        return Banner(" ".join(filter(None, (text, detail, finishing(snapshot)))), ways_out, tone)
+        still = finishing(snapshot) if snapshot.in_flight or has_engine(snapshot) else ""
+        return Banner(" ".join(filter(None, (text, detail, still))), ways_out, tone)
     if run.state == "new":
         return Banner("Not started.", ((_START, "start the engine"),), "note", restart)
     if run.state == "failed":
@@ -252,13 +257,15 @@ def banner(snapshot: Snapshot, now: float, restart: str, last_words: str = "") -
         left = figures.plural(snapshot.states["queued"], "sample")
         return Banner(f"Stopped; {left} were not sent.", ((_START, "go on"), _EXPORT), "done")
     if run.state == "done":
+        if _is_queued_again(snapshot):
+            return Banner(_done(snapshot), (_VERDICTS, (_START, "send them")), "done", restart)
         failed = snapshot.states["failed"] + snapshot.states["refused"]
         return Banner(_done(snapshot), (_VERDICTS, _RETRY if failed else _EXPORT), "done")
     return None
 
 
 _EXPORT: Final = ("app.samples", "samples, e there exports")
-_RETRY: Final = ("app.samples", "samples, r there retries, e exports")
+_RETRY: Final = ("app.samples", "samples, r there retries")
 _VERDICTS: Final = ("app.verdicts", "sign verdicts")
 
 
@@ -267,7 +274,9 @@ def _done(snapshot: Snapshot) -> str:
     lost = f", {figures.count(failed)} failed" if failed else ""
     waiting = snapshot.extract.pending
     features = f" {figures.plural(waiting, 'sample')} wait for features." if waiting and snapshot.extract.shards else ""
-    return f"Done: {figures.count(snapshot.answered)} answered{lost}.{features}"
+    queued = snapshot.states["queued"]
+    again = f" {figures.plural(queued, 'sample')} queued again." if queued else ""
+    return f"Done: {figures.count(snapshot.answered)} answered{lost}.{again}{features}"
 
 
 def unreadable(error: str) -> Banner:

@@ -38,11 +38,13 @@ class Screens:
         The library's pause takes a process that gets no processor for an idle one, so queues are looked at as well.
         """
         for _ in range(_ROUNDS):
+            had_work = any(worker.group != "poll" for worker in self.app.workers)
             await self._pilot.pause()
             busy = [worker for worker in self.app.workers if worker.group != "poll" and not worker.is_finished]
             if busy:
                 await self.app.workers.wait_for_complete(busy)
-            elif not self._has_mail():
+            elif not had_work and not self._has_mail():
+                # What ended during the pause may have left a screen to lay out, so its round is not the last.
                 return
 
     def _has_mail(self) -> bool:

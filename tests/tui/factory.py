@@ -320,7 +320,9 @@ def busy_run(path: Path, name: str = "b3-magicoder", *, hostile: bool = False) -
         writer.beat("engine", ready=True)
         writer.tick()
     built.keys["first"] = "s-000000"
-    _extract(built)
+    gpu = Gpu(HOSTILE[1] + HOSTILE[10], 83, 1, 2)
+    told = replace(EXTRACTING, phase=HOSTILE[2] + HOSTILE[20], machine=replace(EXTRACTING.machine, gpus=(gpu,)))
+    _extract(built, told if hostile else EXTRACTING)
     return built
 
 
@@ -365,9 +367,9 @@ def long_run(path: Path, name: str = "b3-magicoder", *, samples: int = 600, answ
     return built
 
 
-def _extract(built: Built) -> None:
+def _extract(built: Built, told: ExtractorDetail) -> None:
     with ExtractorWriter(built.ledger, built.clock) as writer:
-        writer.beat("extractor", ready=True, detail=EXTRACTING.detail())
+        writer.beat("extractor", ready=True, detail=told.detail())
         features = [Feature(sample_id, position, 80, 1) for position, sample_id in enumerate(range(1, 11))]
         writer.commit_shard("shards/000000.safetensors", features, size_bytes=14_900_000, xxh3="ab" * 16)
         writer.event("info", "extractor", "shard_sealed", "Shard 000000 sealed: 10 samples, 800 rows.")

@@ -68,6 +68,11 @@ def provider_dead(view: RunView) -> RunView:
     return replace(view, snapshot=replace(view.snapshot, workers=(*view.snapshot.workers, found)))
 
 
+def nothing_left(view: RunView) -> RunView:
+    states = {**view.snapshot.states, "queued": 0, "in_flight": 0}
+    return replace(view, snapshot=replace(view.snapshot, states=states, in_flight=0))
+
+
 def both(*changes: Change) -> Change:
     def change(view: RunView) -> RunView:
         for one in changes:
@@ -106,7 +111,27 @@ STATES: Final = (
         )
         for reason, (mark, text, keys) in PAUSED.items()
     ),
-    State("done", run_in("done"), "■ DONE", ("Done: 37 answered, 3 failed.",), ("app.verdicts", "app.samples")),
+    State(
+        "done",
+        both(run_in("done"), nothing_left),
+        "■ DONE",
+        ("Done: 37 answered, 3 failed.", "r there retries"),
+        ("app.verdicts", "app.samples"),
+    ),
+    State(
+        "done, with samples queued again",
+        both(run_in("done"), worker("engine", alive=False, stopped=True)),
+        "■ DONE",
+        ("Done: 37 answered, 3 failed. 16 samples queued again.", "send them, or: eagletui run b3-magicoder --detach"),
+        ("app.verdicts", "app.refresh"),
+    ),
+    State(
+        "paused without an engine",
+        both(run_in("paused", "user"), nothing_left, worker("engine", alive=False, stopped=True)),
+        "= PAUSED by you",
+        ("Paused by you. No engine is running.", "resume: starts an engine"),
+        ("run.pause", "run.stop"),
+    ),
     State("stopped", run_in("stopped"), "■ STOPPED", ("16 samples were not sent.",), ("app.refresh", "app.samples")),
     State(
         "failed",

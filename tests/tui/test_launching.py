@@ -10,6 +10,7 @@ from eagletui.config import RunConfig, load_config, with_values
 from eagletui.core.errors import ConfigError
 from eagletui.tui.launching import (
     OWN_TOKENIZER,
+    cost_line,
     draft_toml,
     edited,
     field_texts,
@@ -165,11 +166,22 @@ def test_a_plan_is_worded_with_refusals_first_and_the_shopping_table_last() -> N
     lines = text.splitlines()
     assert lines[0] == "refused  The cap of $0.10 cannot hold one request."
     assert "samples  41,208   a 41,000, b 208" in lines
-    assert "money    at most $86.1250, every answer cut at max tokens" in lines
+    assert "at most  $86.1250, if every answer were cut at max tokens" in lines
     assert "pace     near stop-at only 50 requests may run; full pace needs a cap of $102.0000" in lines
     assert "disk     ledger 1.0 GiB, features - at most; 5.0 TiB free" in lines
     assert "deepinfra/fp4            0.20     0.60  logprobs  fp4" in lines
     assert lines[-1] == "note  2 prompts were seen before."
+    plan |= {
+        "likely_usd": {"low": "30.5", "likely": "40.25", "high": "50"},
+        "finish": {"seconds": 5_400.0, "answered": 41_208},
+        "learned_from": ["b3"],
+    }
+    assert cost_line(plan) == "41,208 samples, likely $40.2500, at most $86.1250"
+    known = plain(plan_lines(plan, ("none needed",)))
+    assert (
+        "likely   $40.2500, $30.5000 to $50.0000\n         learned from b3\ntime     about 1 h 30 min under this cap"
+        in known
+    )
 
 
 def load_draft(path: str) -> RunConfig:
@@ -207,7 +219,7 @@ async def test_a_run_is_planned_and_started_by_keys_alone(place: Path) -> None:
         await screens.press("ctrl+u", *"mine")
         await screens.press("f5")
         assert "samples  3" in screens.text
-        assert "Nothing is in the way: ctrl+r starts the run." in screens.text
+        assert ": ctrl+r starts the run." in screens.text
         await screens.resize(NARROW)
         assert "samples  3" in screens.text
         assert "stop-at $   1.50" in screens.text

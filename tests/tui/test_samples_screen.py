@@ -57,7 +57,8 @@ async def test_the_preview_shows_the_sample_under_the_cursor(busy: Built) -> Non
 async def test_on_a_small_terminal_the_preview_is_two_lines(busy: Built) -> None:
     async with opened(busy, NARROW) as screens:
         await screens.press("2", "j")
-        assert "s-000001 logprobs, usable; billed 32 counted 32 (drift 0), 0 spans" in screens.text
+        assert "s-000001 logprobs, usable, 0 spans" in screens.text
+        assert "billed 32 counted 32 (drift 0), stop, 8.4 s" in screens.text
         assert "1-13 of 60" in screens.text
         assert screens.lines[-1].split() == "enter Diff n/N Issue / Filter f Preset : More esc Back q Detach".split()
 

@@ -57,7 +57,7 @@ async def test_done_and_stopped_runs_say_what_comes_next(busy: Built) -> None:
         writer.set_run_state("done")
         writer.stop_beat("engine")
     async with opened(busy, WIDE, workers=(), theme="eagle-mono") as screens:
-        assert "Done: 37 answered, 3 failed. 27 samples wait for features." in banner(screens)
+        assert "Done: 37 answered, 3 failed. 16 samples queued again. 27 samples wait for features." in banner(screens)
         assert "6 sign verdicts" in banner(screens)
         with busy.writer() as writer:
             writer.set_run_state("running")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from decimal import Decimal, InvalidOperation
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -13,8 +13,9 @@ from textual.widgets import Button, Input
 
 from eagletui.core.money import usd_to_pico
 from eagletui.tui.widgets.entry import Entry
-from eagletui.tui.widgets.safe_text import Piece, SafeText, stacked, styled
+from eagletui.tui.widgets.safe_text import Piece, SafeText, note_panel, stacked, styled
 
+BUTTON_KEYS: Final = "tab goes on, enter presses"
 _LARGEST_USD = Decimal(9_000_000)
 
 
@@ -56,7 +57,8 @@ class ConfirmDialog(ModalScreen[bool]):
                 yield Button(styled(self._act), id="act", disabled=self._typed is not None)
 
     def on_mount(self) -> None:
-        """Give the focus to what does no harm."""
+        """Give the focus to what does no harm, and say how to get to the rest."""
+        note_panel(self.query_one(".dialog"), BUTTON_KEYS)
         self.query_one("#keep" if self._typed is None else "#typed").focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
@@ -126,6 +128,7 @@ class LimitsDialog(ModalScreen[Limits | None]):
 
     def on_mount(self) -> None:
         """Start in the first field."""
+        note_panel(self.query_one(".dialog"), BUTTON_KEYS)
         self.query_one("#stop-at", Input).focus()
         self._look()
 

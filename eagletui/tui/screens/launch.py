@@ -26,6 +26,7 @@ from eagletui.tui.launching import (
     FIELDS,
     Field,
     Found,
+    cost_line,
     draft_toml,
     edited,
     field_texts,
@@ -111,6 +112,8 @@ class LaunchScreen(ViewScreen):
             return "read-only: open the app without --read-only" if self.eagle.read_only else self._reason or None
         if key.id == "launch.plan" and self._config is None:
             return "pick a config first"
+        if len(key.name) == 1 and isinstance(self.focused, Input):
+            return "the field takes it; esc leaves the field"
         return None
 
     async def _list(self) -> None:
@@ -164,8 +167,9 @@ class LaunchScreen(ViewScreen):
         self.focus_next()
 
     def on_descendant_focus(self) -> None:
-        """Explain the field."""
+        """Explain the field; what is typed there is no key of the screen."""
         self._note()
+        self.query_one(KeyBar).look_again()
 
     def _look(self, *, at_once: bool = False) -> None:
         assert self._config is not None
@@ -223,8 +227,9 @@ class LaunchScreen(ViewScreen):
             return
         stop_at, cap = (figures.usd_short(usd_to_pico(plan["spend_usd"][name])) for name in ("stop_at", "cap"))
         lines = [
-            f"{figures.plural(plan['samples'], 'sample')} of {wanted.model.id}",
-            f"from {', '.join(path.name for path in wanted.prompts.path)}.",
+            f"{wanted.model.id}",
+            f"answers {', '.join(path.name for path in wanted.prompts.path)}.",
+            f"{cost_line(plan)}.",
             f"Spends up to stop-at {stop_at}; never commits beyond the cap {cap}.",
             "The workers go on when this app is closed. X stops the run.",
         ]
@@ -291,7 +296,8 @@ class LaunchScreen(ViewScreen):
         elif self._reason:
             pieces.append((f"Start is off: {self._reason}", "bold $warning" if blocked else "$warning"))
         else:
-            pieces.append((f"Nothing is in the way: {start} starts the run.", "bold $success"))
+            cost = f"{cost_line(self._plan)}: " if self._plan is not None else ""
+            pieces.append((f"{cost}{start} starts the run.", "bold $success"))
         self._say_note(*pieces)
 
     def _say_note(self, *pieces: Piece) -> None:

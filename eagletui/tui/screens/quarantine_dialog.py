@@ -15,9 +15,10 @@ from eagletui.core.errors import EagleError
 from eagletui.core.moments import read_moment
 from eagletui.ledger.rebuying import Quarantined
 from eagletui.tui import background, figures
+from eagletui.tui.screens.dialogs import BUTTON_KEYS
 from eagletui.tui.theme import is_ascii
 from eagletui.tui.widgets.entry import Entry
-from eagletui.tui.widgets.safe_text import Piece, SafeText, stacked, styled
+from eagletui.tui.widgets.safe_text import Piece, SafeText, note_panel, stacked, styled
 
 
 class QuarantineDialog(ModalScreen[float | None]):
@@ -60,6 +61,7 @@ class QuarantineDialog(ModalScreen[float | None]):
 
     def on_mount(self) -> None:
         """Price what stands in the field."""
+        note_panel(self.query_one(".dialog"), BUTTON_KEYS)
         self._look()
 
     def on_input_changed(self, event: Input.Changed) -> None:

@@ -10,9 +10,10 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input
 
+from eagletui.tui.screens.dialogs import BUTTON_KEYS
 from eagletui.tui.theme import is_ascii
 from eagletui.tui.widgets.entry import Entry
-from eagletui.tui.widgets.safe_text import Piece, SafeText, stacked, styled
+from eagletui.tui.widgets.safe_text import Piece, SafeText, note_panel, stacked, styled
 
 
 class Signature(NamedTuple):
@@ -67,6 +68,7 @@ class SignDialog(ModalScreen[Signature | None]):
 
     def on_mount(self) -> None:
         """Show the numbers."""
+        note_panel(self.query_one(".dialog"), BUTTON_KEYS)
         ascii_ = is_ascii(self.app)
         self.query_one("#sign-basis", SafeText).show(stacked([styled(*line, ascii_=ascii_) for line in self._lines]))
 
