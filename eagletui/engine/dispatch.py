@@ -22,6 +22,8 @@ from eagletui.providers.base import ChatRequest, Endpoint, FailureKind, Provider
 THROTTLED: Final[tuple[FailureKind, ...]] = ("rate_limited", "overloaded")
 OF_THE_SAMPLE: Final[tuple[FailureKind, ...]] = ("bad_request", "moderation")
 """Refusals that say nothing about the endpoint."""
+SHUT_FAILURES: Final = 5
+"""An endpoint that forbids so many requests and answers none is shut to this client, and not for minutes only."""
 GENERATION_ID_CELLS: Final = 200
 ABORTED: Final = ProviderFailure("aborted", "Aborted on request while the reply was on its way.")
 
@@ -187,8 +189,10 @@ class Dispatcher:
             self.pace.unreachable(tag, now)
         elif failure.retryable:
             self.pace.faulted(tag, now)
-        # A refusal that pauses the run is about the key or the prices; a missing endpoint is about this one.
-        is_gone = failure.pause == "breaker"
+        # A refusal that pauses the run is about the key; a missing or dearer endpoint is about this one.
+        is_gone = failure.pause in ("breaker", "price")
+        if failure.kind == "forbidden":
+            is_gone = self.pace.lanes[tag].breaker.failures + 1 >= SHUT_FAILURES
         if failure.kind not in OF_THE_SAMPLE and (is_gone or failure.pause is None):
             what = f"{failure.kind}, {failure.detail}"
             awaits = partial(self._awaits, tag)

@@ -19,7 +19,8 @@ WAY_OUT: Final[dict[PauseReason, str]] = {
     "else `eagletui run RUN` does.",
     "credit": f"Buy credits at the provider, then {_RESUME}.",
     "key_limit": f"Raise the key's limit at the provider or give another key, then {_RESUME}.",
-    "price": f"Accept the present prices with {_RESUME}.",
+    "price": f"Accept the present prices with {_RESUME}; where none of them moved, first "
+    "`eagletui ctl RUN quarantine ENDPOINT`, to ask the others alone.",
     "breaker": f"Look at the events, then {_RESUME}.",
     "check": f"Look at the findings, then `eagletui ctl RUN quarantine ENDPOINT` or accept them; go on with {_RESUME}.",
     "disk": f"Free space on the disk, then {_RESUME}.",

@@ -98,8 +98,10 @@ class Lessons:
             self.avoid[sample_id] = tag
             if failure.kind not in THROTTLED and failure.pause is None:
                 self.watch.ended(tag, flight.ready.sample.key, failed=True)
-            # A missing endpoint is taken out of the rotation; the run pauses when it was the last that worked.
-            if failure.pause is not None and failure.pause != "breaker":
+            # A missing or dearer endpoint is taken out of the rotation; the run pauses when it was the last that
+            # worked, or when the prices, which are fetched again, prove to have risen.
+            spares = failure.pause == "breaker" or (failure.pause == "price" and self.pace.has_working_lane)
+            if failure.pause is not None and not spares:
                 self.gates.want_pause(failure.pause, failure.detail)
 
     def filed(self, batch: Sequence[Finished], overruns: Sequence[Overrun]) -> None:

@@ -43,6 +43,11 @@ class Market:
                 self._put(endpoint)
         return dearer
 
+    def rose(self, tag: str) -> bool:
+        """Tell whether an endpoint is offered at more than the accepted price."""
+        known, offered = self.endpoints.get(tag), self.offered.get(tag)
+        return known is not None and offered is not None and _is_dearer(offered.price, known.price)
+
     def accept(self) -> None:
         """Accept the prices as last fetched."""
         for endpoint in self.offered.values():

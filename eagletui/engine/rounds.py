@@ -73,6 +73,13 @@ class Rounds:
     """Samples are due sooner than was thought."""
     prices_doubted: asyncio.Event = field(default_factory=asyncio.Event)
     """Prices are fetched again at once."""
+    _doubted: set[str] = field(default_factory=set)
+    """Endpoints that refused a request as dearer than its ceiling."""
+
+    def doubt_price(self, tag: str) -> None:
+        """Have the prices fetched again, because the router found no endpoint within the ceiling of a request."""
+        self._doubted.add(tag)
+        self.prices_doubted.set()
 
     async def beat(self) -> None:
         """Give signs of life, and see that the disk, the ledger's file and the clock are what they were."""
@@ -105,6 +112,10 @@ class Rounds:
                 continue
             dearer = self.market.take(fetched)
             await self.ledger.do(lambda writer: market.record(writer, self.market.offered))
+            doubted, self._doubted = self._doubted, set()
+            for tag in sorted(doubted & self.market.offered.keys()):
+                if not self.market.rose(tag):
+                    await self.ledger.do(partial(_write_warning, "prices", _refuses(tag)))
             self.pace.reweigh(self.market.weights(self.pace.speeds))
             if dearer:
                 self.gates.want_pause("price", f"Prices rose: {'; '.join(dearer)}.")
@@ -122,6 +133,13 @@ class Rounds:
                     f"The provider's key shows {format_usd(look.shown_pico)} spent since the run began, more than the "
                     f"cap {format_usd(look.books.cap_pico)}.",
                 )
+
+
+def _refuses(tag: str) -> str:
+    return (
+        f"{tag} refused a request by its price ceiling or routing rules, and its price did not move. It is out of the "
+        f"rotation and looked at now and then; `eagletui ctl RUN quarantine {tag}` keeps it out."
+    )
 
 
 def _about(seconds: float) -> float:

@@ -382,7 +382,7 @@ class Runner:
         flight, outcome = landing.flight, landing.finished.outcome
         self._lessons.landed(landing)
         if landing.failure is not None and landing.failure.kind == "price":
-            self._rounds.prices_doubted.set()
+            self._rounds.doubt_price(flight.endpoint.tag)
         if _cost_is_open(outcome):
             self._unsettled[flight.attempt_id] = OpenAttempt(
                 id=flight.attempt_id,

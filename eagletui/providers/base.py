@@ -25,6 +25,7 @@ FailureKind = Literal[
     "unauthorized",
     "credit",
     "key_limit",
+    "forbidden",
     "price",
     "no_endpoint",
     "moderation",

@@ -5,6 +5,7 @@ and 503 before a stream. Everything else may have been billed.
 """
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -73,8 +74,20 @@ TYPE_RULES: Final[Mapping[str, Rule]] = {
 """By `metadata.error_type` or `availability.code` (OpenRouter errors page), which are finer than the status."""
 
 
+_FORBIDDEN: Final = Rule("forbidden")
+"""A 403 that is one endpoint's: another may answer."""
+_OF_THE_PLACE: Final = re.compile(r"\b(region|country|countries|territory|location|geo\w*)\b", re.IGNORECASE)
+_OF_THE_KEY: Final = re.compile(
+    r"\b(keys?|limits?|budgets?|credits?|balance|quota|spend\w*|payment|billing|workspace|account|organi[sz]ation|"
+    r"guardrails?|permissions?|forbidden|denied|unauthori[sz]ed|authori[sz]ed)\b",
+    re.IGNORECASE,
+)
+"""Words of a 403 about the key and what stands behind it."""
+
+
 class _Metadata(msgspec.Struct):
     error_type: str | None = None
+    provider_name: Any = None
     reasons: Any = None
     flagged_input: Any = None
     raw: Any = None
@@ -222,11 +235,24 @@ def _rule(status: int | None, error: _Error | None) -> Rule:
             return rule  # A 403 about payment is the key's own limit, not the account's balance.
     if status == 403 and metadata is not None and (metadata.reasons or metadata.flagged_input):
         return Rule("moderation", retryable=False)
+    if status == 403 and error is not None and _is_of_the_endpoint(error):
+        return _FORBIDDEN
     if status is None:
         return Rule("error_in_reply")
     if status in STATUS_RULES:
         return STATUS_RULES[status]
     return Rule("server_error") if status >= 500 or status in (TIMED_OUT, 409, 425) else Rule("unexpected_status")
+
+
+def _is_of_the_endpoint(error: _Error) -> bool:
+    """Tell a 403 that a provider behind the router or its place gives from one about the key; no words are the key's.
+
+    A router hands on what a provider said with the provider's name beside it.
+    """
+    words = _words(error)
+    if error.metadata is not None and error.metadata.provider_name:
+        return True
+    return bool(words) and (_OF_THE_PLACE.search(words) is not None or _OF_THE_KEY.search(words) is None)
 
 
 def _words(error: _Error | None, hide: Hide = str) -> str:

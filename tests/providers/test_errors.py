@@ -32,6 +32,29 @@ def test_a_timeout_or_server_fault_may_have_been_billed_and_is_retried(status: i
             "key_limit",
             "key_limit",
         ),
+        (
+            403,
+            b'{"error":{"code":403,"message":"Workspace budget exceeded for this month."}}',
+            "key_limit",
+            "key_limit",
+        ),
+        (403, b'{"error":"Forbidden"}', "key_limit", "key_limit"),
+        (403, b"<html>Access denied</html>", "key_limit", "key_limit"),
+        (
+            403,
+            b'{"error":{"message":"Provider returned error","code":403,"metadata":{"raw":{"error":{"code":'
+            b'"unsupported_country_region_territory"}},"provider_name":"OpenAI"}}}',
+            "forbidden",
+            None,
+        ),
+        (403, b'{"error":{"message":"Your account cannot use this model in your country."}}', "forbidden", None),
+        (403, b'{"error":{"code":403,"message":"This endpoint refuses such requests."}}', "forbidden", None),
+        (
+            403,
+            b'{"error":{"code":403,"message":"flagged","metadata":{"provider_name":"Azure","reasons":["hate"]}}}',
+            "moderation",
+            None,
+        ),
         (403, b'{"error":{"code":403,"message":"flagged","metadata":{"reasons":["violence"]}}}', "moderation", None),
         (
             404,
