@@ -11,6 +11,7 @@ from eagletui.core.money import PICO, format_usd
 
 UNKNOWN: Final = "-"
 _KIB: Final = 1024
+_LARGE_USD: Final = 100
 _BYTE_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -27,8 +28,8 @@ def signed(value: int | None) -> str:
 
 
 def usd(pico: int | None) -> str:
-    """Write dollars with four decimals."""
-    return UNKNOWN if pico is None else format_usd(pico, 4)
+    """Write dollars: four decimals under a hundred, where single answers matter, and two above."""
+    return UNKNOWN if pico is None else format_usd(pico, 4 if abs(pico) < _LARGE_USD * PICO else 2)
 
 
 def usd_short(pico: int | None) -> str:

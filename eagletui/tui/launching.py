@@ -276,10 +276,8 @@ def _pace(spend: Mapping[str, str], flight: Mapping[str, Any]) -> Line:
     needed = usd_to_pico(spend["full_pace_cap"])
     if usd_to_pico(spend["cap"]) >= needed:
         return (f"the cap lets {figures.plural(flight['max'], 'request')} run up to stop-at",)
-    lacks = (
-        f"near stop-at only {figures.plural(near, 'request')} may run; full pace needs a cap of {figures.usd(needed)}"
-    )
-    return ((lacks, "$warning"),)
+    few = f"near stop-at only {figures.plural(near, 'request')} may run"
+    return ((f"{few}; full pace needs a cap of {figures.usd_short(needed)}", "$warning"),)
 
 
 def _endpoint(endpoint: Mapping[str, Any]) -> Line:

@@ -25,6 +25,25 @@ def test_counts_and_differences_have_separators_and_signs() -> None:
     assert figures.plural(2_000, "span") == "2,000 spans"
 
 
+def test_dollars_have_four_decimals_under_a_hundred_and_two_above() -> None:
+    assert figures.usd(112_345_678) == "$0.0001"
+    assert figures.usd(99_123_456_789_012) == "$99.1235"
+    assert figures.usd(1_234_567_800_000_000) == "$1,234.57"
+
+
+def test_durations_have_two_units_and_parts_the_unit_of_the_whole() -> None:
+    assert [figures.duration(seconds) for seconds in (None, 0.4, 50, 60, 7_805, 180_000)] == [
+        "unknown",
+        "<1 s",
+        "50 s",
+        "1 min",
+        "2 h 10 min",
+        "2 d 2 h",
+    ]
+    assert figures.part_of(2**30, 10 * 2**30) == "1.0 of 10.0 GiB"
+    assert figures.part_of(None, 5) == "-"
+
+
 def test_a_limit_is_never_rounded_away() -> None:
     assert figures.usd_short(25 * 10**12) == "$25.00"
     assert figures.usd_short(5 * 10**9) == "$0.0050"

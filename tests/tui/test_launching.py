@@ -167,7 +167,7 @@ def test_a_plan_is_worded_with_refusals_first_and_the_shopping_table_last() -> N
     assert lines[0] == "refused  The cap of $0.10 cannot hold one request."
     assert "samples  41,208   a 41,000, b 208" in lines
     assert "at most  $86.1250, if every answer were cut at max tokens" in lines
-    assert "pace     near stop-at only 50 requests may run; full pace needs a cap of $102.0000" in lines
+    assert "pace     near stop-at only 50 requests may run; full pace needs a cap of $102.00" in lines
     assert "disk     ledger 1.0 GiB, features - at most; 5.0 TiB free" in lines
     assert "deepinfra/fp4            0.20     0.60  logprobs  fp4" in lines
     assert lines[-1] == "note  2 prompts were seen before."

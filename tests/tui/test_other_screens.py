@@ -23,6 +23,7 @@ async def test_spend_shows_the_books_and_every_endpoint(busy: Built, size: Size)
         row = screens.line_with("embedded/text")
         assert "+3" in row
         assert "$0.0012" in row
+        assert "listed price of 2025-10-09 09:00, from the provider's list" in screens.text
         if size == WIDE:
             assert "$0.0000   on the key, unexplained" in screens.line_with("unattributed")
             assert "0.20/0.60" in row

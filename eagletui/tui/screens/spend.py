@@ -116,6 +116,7 @@ class SpendScreen(FramedScreen):
         if prices != self._prices:
             self._prices = prices
             self.query_one("#endpoints").refresh()
+            self._show_bill()
 
     async def _read_bills(self) -> None:
         folder = self.eagle.folder
@@ -135,9 +136,17 @@ class SpendScreen(FramedScreen):
             return
         ascii_ = is_ascii(self.app)
         name_panel(panel, f"Bill of {row.tag}")
-        note_panel(panel, "tokens at the listed price")
+        note_panel(panel, self._listed(row.tag))
         lines = bill_lines(self._bills.get(row.tag), tuple(self._bills.values()))
         self.query_one("#bill-text", SafeText).show(stacked([styled(*line, ascii_=ascii_) for line in lines]))
+
+    def _listed(self, tag: str) -> str:
+        """Say what the tokens are priced at, since when, and who said so."""
+        price = self._prices.get(tag)
+        if price is None:
+            return "no price is listed"
+        source = {"endpoints": "the provider's list", "config": "the config", "local": "a local server"}[price.source]
+        return f"listed price of {figures.date_time(price.fetched_at)}, from {source}"
 
     def label(self, key: Key) -> str:
         """Say what a key does now."""
