@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 
 from eagletui.core.chat import Prompt, until_turn
 from eagletui.core.errors import Problem, PromptFileError
-from eagletui.ingest import preview
 from eagletui.ledger.orders import NewPrompt, TokensResult
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.prompts.jsonl import SHAPES, PromptFile, PromptRecord
+from eagletui.prompts.preview import preview
 from eagletui.reconstruct import problem, read_ids, read_objects
 from eagletui.run_ids import RunIds
 from eagletui.validate import RecordedIds, compare, read_recorded_ids

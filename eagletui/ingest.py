@@ -3,32 +3,35 @@
 Files are streamed and no prompt is kept, so memory stays flat whatever the size.
 """
 
-import re
+import contextlib
+import multiprocessing
+import os
+import signal
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby, islice
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from eagletui.config import PromptsSection, RunConfig
-from eagletui.core.chat import Prompt
-from eagletui.core.errors import Problem, PromptFileError
+from eagletui.core.errors import InputError, Problem, PromptFileError
 from eagletui.core.fidelity import CANARIES
 from eagletui.core.run_parts import RunPart
-from eagletui.core.text import clean_line
+from eagletui.ledger.codecs import pack_prompt
 from eagletui.ledger.orders import NewPrompt
 from eagletui.ledger.writer_ingest import IngestWriter
 from eagletui.prompts.canaries import NO_CANARIES, Canaries
 from eagletui.prompts.jsonl import PromptRecord
+from eagletui.prompts.preview import preview
 from eagletui.prompts.seen import Place, SeenKeys
 from eagletui.prompts.tables import open_prompts
 
 MAX_PROBLEMS: Final = 20
-PREVIEW_CHARACTERS: Final = 200
-_PREVIEWED: Final = 1_000
-_SEQUENCE_BEGINS: Final = re.compile("[\x1b\x90-\x9f]")
 _BATCH: Final = 500
+APART_BYTES: Final = 32 * 2**20
+"""Prompt files of so many bytes are read in a process of their own."""
 _LIVE_BATCH: Final = 100
 """So many a transaction while an engine may wait for the ledger."""
 
@@ -137,20 +140,105 @@ def ingest(
     """
     added = Census()
     problems = Problems()
-    with writer.in_bulk():
-        for path, items in groupby(_walk(section, added, part, canaries), key=_path_of):
-            source_id: int | None = None if problems.total else writer.begin_source(path)
-            chosen = problems.without(items)
-            while batch := list(islice(chosen, _BATCH)):
-                if source_id is not None and not problems.total:
-                    writer.add_prompts([_new_prompt(item, part) for item in batch], source_id)
-            if source_id is not None and path in added.sha256:
-                writer.end_source(source_id, added.sha256[path], added.by_file[path])
+    sources: dict[Path, int] = {}
+    read = _read_apart if _is_worth_a_process(section) else _read
+    with writer.in_bulk(), contextlib.closing(read(section, part, canaries)) as events:
+        for event in events:
+            match event:
+                case Problem():
+                    problems.take(event)
+                case _Batch(path, prompts) if not problems.total:
+                    if path not in sources:
+                        sources[path] = writer.begin_source(path)
+                    writer.add_prompts(prompts, sources[path])
+                case _FileEnd(path, sha256, samples) if path in sources:
+                    writer.end_source(sources[path], sha256, samples)
+                case Census():
+                    added = event
         problems.raise_any()
         for path, sha256 in added.sha256.items():
             if not added.by_file[path]:
                 writer.add_source(path, sha256, 0)
     return added
+
+
+class _Batch(NamedTuple):
+    """Some prompts of a file, ready to be written."""
+
+    path: Path
+    prompts: list[NewPrompt]
+
+
+class _FileEnd(NamedTuple):
+    """A file was read to its end."""
+
+    path: Path
+    sha256: str
+    samples: int
+
+
+_Event = Problem | _Batch | _FileEnd | Census
+
+
+def _read(section: PromptsSection, part: RunPart | None, canaries: Canaries) -> Generator[_Event]:
+    """Read the files of a config; the census comes last."""
+    counted = Census()
+    for path, items in groupby(_walk(section, counted, part, canaries), key=_path_of):
+        batch: list[NewPrompt] = []
+        for item in items:
+            if isinstance(item, Problem):
+                yield item
+                continue
+            batch.append(_new_prompt(item, part))
+            if len(batch) == _BATCH:
+                yield _Batch(path, batch)
+                batch = []
+        if batch:
+            yield _Batch(path, batch)
+        if path in counted.sha256:
+            yield _FileEnd(path, counted.sha256[path], counted.by_file[path])
+    yield counted
+
+
+def _is_worth_a_process(section: PromptsSection) -> bool:
+    """Tell whether reading takes so long that it should not wait for the writing, and another core may do it."""
+    sizes = (path.stat().st_size for path in section.path if path.is_file())
+    return len(os.sched_getaffinity(0)) > 1 and sum(sizes) >= APART_BYTES
+
+
+def _read_apart(section: PromptsSection, part: RunPart | None, canaries: Canaries) -> Generator[_Event]:
+    """Read the files in another process, while this one writes.
+
+    Raises:
+        InputError: what reading raised, or the process was killed.
+    """
+    context = multiprocessing.get_context("spawn")
+    events, to_us = context.Pipe(duplex=False)
+    reader = context.Process(target=_send_events, args=(to_us, section, part, canaries), daemon=True)
+    reader.start()
+    to_us.close()
+    try:
+        event: _Event | InputError | None = None
+        while not isinstance(event, Census):
+            event = events.recv()
+            if isinstance(event, InputError):
+                raise event
+            yield event
+    except EOFError:
+        raise InputError("The process that reads the prompt files was killed. Try again.") from None
+    finally:
+        reader.terminate()
+        reader.join()
+        events.close()
+
+
+def _send_events(to_writer: Connection, section: PromptsSection, part: RunPart | None, canaries: Canaries) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the writer hears it too, and ends this process
+    try:
+        for event in _read(section, part, canaries):
+            to_writer.send(event)
+    except InputError as error:
+        to_writer.send(error)
 
 
 def add_to(section: PromptsSection, writer: IngestWriter) -> tuple[Census, int]:
@@ -190,9 +278,13 @@ class Problems:
             if isinstance(item, Chosen):
                 yield item
                 continue
-            self.total += 1
-            if len(self.first) < MAX_PROBLEMS:
-                self.first.append(item)
+            self.take(item)
+
+    def take(self, problem: Problem) -> None:
+        """Take in one."""
+        self.total += 1
+        if len(self.first) < MAX_PROBLEMS:
+            self.first.append(problem)
 
     def raise_any(self) -> None:
         """Raise what was taken.
@@ -294,22 +386,10 @@ def _new_prompt(chosen: Chosen, part: RunPart | None) -> NewPrompt:
     return NewPrompt(
         prompt_key=record.key,
         dataset=record.dataset,
-        prompt=record.prompt,
+        prompt=pack_prompt(record.prompt),
         preview=preview(record.prompt),
         answers=chosen.answers,
         turns=chosen.turns,
         number=None if part is None else chosen.prompt_number,
         first_sample_number=None if part is None else chosen.first_sample_number,
     )
-
-
-def preview(prompt: Prompt) -> str:
-    """Return the last user turn on one line, else the last turn's."""
-    last = next((message for message in reversed(prompt.messages) if message.role == "user"), prompt.messages[-1])
-    text = last.content or ""
-    if len(text) > _PREVIEWED:
-        # Cleaning costs by the length. A beginning will do, unless little of it is left or it may cut a sequence.
-        begins = clean_line(text[:_PREVIEWED], newline=" ").rstrip(" ")
-        if len(begins) > PREVIEW_CHARACTERS and _SEQUENCE_BEGINS.search(text, 0, _PREVIEWED) is None:
-            return begins[:PREVIEW_CHARACTERS]
-    return clean_line(text, newline=" ")[:PREVIEW_CHARACTERS]

@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import os
+import shutil
 import sqlite3
 import tracemalloc
 from pathlib import Path
@@ -16,7 +18,7 @@ from eagletui.core.chat import Message, Prompt
 from eagletui.core.errors import PromptFileError
 from eagletui.core.fidelity import CANARIES
 from eagletui.core.text import clean_line
-from eagletui.ingest import PREVIEW_CHARACTERS, chosen_prompts, ingest, preview, take_census
+from eagletui.ingest import chosen_prompts, ingest, take_census
 from eagletui.ledger.create import create_ledger
 from eagletui.ledger.filters import SampleFilter
 from eagletui.ledger.reader import LedgerReader
@@ -24,6 +26,7 @@ from eagletui.ledger.triggers import trigger_statements
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.ledger.writer_ingest import IngestWriter
 from eagletui.prompts.canaries import Canaries
+from eagletui.prompts.preview import PREVIEW_CHARACTERS, preview
 from eagletui.prompts.seen import Place, SeenKeys
 
 
@@ -260,6 +263,33 @@ def test_an_id_that_canaries_use_is_a_problem(tmp_path: Path) -> None:
     path = _file(tmp_path, "p.jsonl", {"id": "canary-000001", "prompt": "a"})
     with pytest.raises(PromptFileError, match="canaries have these"):
         take_census(_section(path), canaries=Canaries(("Hm?",), every=1, seed=0))
+
+
+def test_files_read_in_a_process_of_their_own_give_the_same_run_and_the_same_problems(
+    tmp_path: Path, ledger: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    first = _file(tmp_path, "a.jsonl", *({"id": f"a{n}", "prompt": "x", "dataset": f"d{n % 2}"} for n in range(700)))
+    second = _file(tmp_path, "b.jsonl", *({"prompt": f"y {n % 3}"} for n in range(5)))
+    bad = _file(tmp_path, "bad.jsonl", {"id": "a1", "prompt": "x"}, "{broken")
+    other = tmp_path / "other.sqlite"
+    shutil.copyfile(ledger, other)
+    with IngestWriter(other) as writer:
+        near = ingest(_section(first, second, answers=2), writer)
+    monkeypatch.setattr("eagletui.ingest.APART_BYTES", 1)
+    with IngestWriter(ledger) as writer:
+        with pytest.raises(PromptFileError) as caught:
+            ingest(_section(first, bad), writer)
+        assert _keys(ledger) == []
+        apart = ingest(_section(first, second, answers=2), writer)
+    assert [problem.line for problem in caught.value.problems] == [1, 2]
+    assert apart == near
+    wanted = "SELECT prompt_key, dataset, body, preview, sources.path, sha256, sources.samples FROM prompts"
+    found = []
+    for path in (ledger, other):
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            found.append(connection.execute(f"{wanted} JOIN sources ON sources.id = source_id ORDER BY 1").fetchall())
+    assert found[0] == found[1]
 
 
 def test_memory_stays_flat_over_the_size_of_a_file(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ class NewPrompt(NamedTuple):
     prompt_key: str
     """The given id, else a hash of the content."""
     dataset: str
-    prompt: Prompt
+    prompt: Prompt | bytes
+    """Bytes: packed already, by `codecs.pack_prompt`."""
     preview: str
     """Last user turn, cleaned, at most 200 characters."""
     answers: int = 1

@@ -134,7 +134,7 @@ class IngestWriter(Writer):
             connection.executemany(
                 "INSERT INTO prompts (id, prompt_key, source_id, dataset, body, preview) VALUES (?, ?, ?, ?, ?, ?)",
                 [
-                    (number, prompt.prompt_key, source_id, prompt.dataset, pack_prompt(prompt.prompt), prompt.preview)
+                    (number, prompt.prompt_key, source_id, prompt.dataset, _body(prompt), prompt.preview)
                     for prompt, number in numbered
                 ],
             )
@@ -168,6 +168,10 @@ def _queue(connection: sqlite3.Connection, numbered: Sequence[tuple[NewPrompt, i
         rows,
     )
     return len(rows)
+
+
+def _body(prompt: NewPrompt) -> bytes:
+    return prompt.prompt if isinstance(prompt.prompt, bytes) else pack_prompt(prompt.prompt)
 
 
 def _is_plain(prompt: NewPrompt) -> bool:

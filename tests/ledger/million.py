@@ -3,8 +3,9 @@
 import sqlite3
 from pathlib import Path
 
+from eagletui.core.chat import Message, Prompt
 from eagletui.ledger.codecs import pack_ids, pack_prompt, pack_spans, pack_text
-from tests.ledger.build import make_ledger, prompt
+from tests.ledger.build import make_ledger
 from tests.ledger.truth import recount
 
 SAMPLES = 1_000_000
@@ -40,7 +41,7 @@ def make_million(path: Path) -> Path:
 
 def _load(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO sources VALUES (1, 'prompts.jsonl', '00', ?, 0)", (SAMPLES,))
-    body = pack_prompt(prompt("k").prompt)
+    body = pack_prompt(Prompt((Message("user", "Tell me about k"),)))
     connection.execute(
         f"{_NUMBERS} INSERT INTO prompts SELECT i, 'k' || i, 1, 'set' || (i % 5), ?, 'Tell me about k' || i FROM n",
         (SAMPLES, body),

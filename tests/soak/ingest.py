@@ -6,6 +6,7 @@ how much of it the second half took: a table of 64-bit hashes grows (and SQLite'
 
 import argparse
 import json
+import os
 import random
 import resource
 import sys
@@ -19,8 +20,11 @@ from eagletui.ingest import ingest
 from eagletui.ledger.create import create_ledger
 from eagletui.ledger.orders import NewPrompt
 from eagletui.ledger.writer import LedgerWriter
+from tests.bench.job import resident_bytes
 
 WORDS = "the of a code story why number letter function rain sea write list explain return value".split()
+
+LOOK_EVERY = 10_000
 
 
 def write_prompts(path: Path, prompts: int) -> None:
@@ -32,9 +36,9 @@ def write_prompts(path: Path, prompts: int) -> None:
             file.write(f'{{"prompt": "{number} {pool[number % len(pool)]}"}}\n')
 
 
-def peak_mib() -> float:
-    """Return the most memory this process has had."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def cpu_s() -> float:
+    """Return CPU seconds of this process and of those that it started and that ended."""
+    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -56,41 +60,44 @@ def main(argv: list[str] | None = None) -> int:
             cap_pico=0,
             max_in_flight=1,
         )
-        at_start = peak_mib()
-        cpu, wall = time.process_time(), time.monotonic()
-        second_half_mib = _ingest(section, ledger, chosen.prompts)
+        at_start = resident_bytes(os.getpid())
+        cpu, wall = cpu_s(), time.monotonic()
+        at_half, at_most = _ingest(section, ledger, chosen.prompts)
         figures = {
             "prompts": chosen.prompts,
-            "cpu_s": round(time.process_time() - cpu, 1),
+            "cpu_s": round(cpu_s() - cpu, 1),
             "wall_s": round(time.monotonic() - wall, 1),
-            "memory_mib": round(peak_mib() - at_start, 1),
-            "memory_second_half_mib": round(second_half_mib, 1),
+            "memory_mib": round((at_most - at_start) / 2**20, 1),
+            "memory_second_half_mib": round((at_most - at_half) / 2**20, 1),
             "ledger_mib": round(ledger.stat().st_size / 2**20, 1),
         }
     print(json.dumps({"name": "ingest", **figures}))
     return 0
 
 
-class _HalfwayWriter(LedgerWriter):
-    """Notes the memory once half of the prompts are in."""
+class _WatchedWriter(LedgerWriter):
+    """Looks at the memory of this process and the one that reads, now and then."""
 
     half = 0
     added = 0
-    at_half_mib = 0.0
+    at_half = 0
+    at_most = 0
 
     def add_prompts(self, batch: Sequence[NewPrompt], source_id: int | None = None) -> int:
-        self.added += len(batch)
-        if not self.at_half_mib and self.added >= self.half:
-            self.at_half_mib = peak_mib()
+        before, self.added = self.added, self.added + len(batch)
+        if before // LOOK_EVERY != self.added // LOOK_EVERY:
+            self.at_most = max(self.at_most, resident_bytes(os.getpid()))
+        if self.added <= self.half:
+            self.at_half = self.at_most
         return super().add_prompts(batch, source_id)
 
 
-def _ingest(section: PromptsSection, ledger: Path, prompts: int) -> float:
-    """Ingest; return the MiB that the second half of the prompts took beside the first."""
-    with _HalfwayWriter(ledger) as writer:
+def _ingest(section: PromptsSection, ledger: Path, prompts: int) -> tuple[int, int]:
+    """Ingest; return the most bytes that were taken until half of the prompts were in, and until the end."""
+    with _WatchedWriter(ledger) as writer:
         writer.half = prompts // 2
         ingest(section, writer)
-        return peak_mib() - writer.at_half_mib
+        return writer.at_half, writer.at_most
 
 
 if __name__ == "__main__":
