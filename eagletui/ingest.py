@@ -224,7 +224,7 @@ def _read_apart(section: PromptsSection, part: RunPart | None, canaries: Canarie
             if isinstance(event, InputError):
                 raise event
             yield event
-    except EOFError:
+    except (EOFError, OSError):
         raise InputError("The process that reads the prompt files was killed. Try again.") from None
     finally:
         reader.terminate()

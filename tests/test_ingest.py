@@ -2,10 +2,12 @@
 
 import contextlib
 import json
+import multiprocessing
 import os
 import shutil
 import sqlite3
 import tracemalloc
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +17,13 @@ from hypothesis import strategies as st
 
 from eagletui.config import PromptsSection
 from eagletui.core.chat import Message, Prompt
-from eagletui.core.errors import PromptFileError
+from eagletui.core.errors import InputError, PromptFileError
 from eagletui.core.fidelity import CANARIES
 from eagletui.core.text import clean_line
 from eagletui.ingest import chosen_prompts, ingest, take_census
 from eagletui.ledger.create import create_ledger
 from eagletui.ledger.filters import SampleFilter
+from eagletui.ledger.orders import NewPrompt
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.triggers import trigger_statements
 from eagletui.ledger.writer import LedgerWriter
@@ -290,6 +293,23 @@ def test_files_read_in_a_process_of_their_own_give_the_same_run_and_the_same_pro
         with contextlib.closing(sqlite3.connect(path)) as connection:
             found.append(connection.execute(f"{wanted} JOIN sources ON sources.id = source_id ORDER BY 1").fetchall())
     assert found[0] == found[1]
+
+
+def test_a_reader_that_is_killed_leaves_nothing_and_is_named(
+    tmp_path: Path, ledger: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class KillingWriter(IngestWriter):
+        def add_prompts(self, batch: Sequence[NewPrompt], source_id: int | None = None) -> int:
+            for process in multiprocessing.active_children():
+                process.kill()
+            return super().add_prompts(batch, source_id)
+
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr("eagletui.ingest.APART_BYTES", 1)
+    path = _file(tmp_path, "a.jsonl", *({"id": f"a{n}", "prompt": "x" * 100} for n in range(20_000)))
+    with KillingWriter(ledger) as writer, pytest.raises(InputError, match="was killed"):
+        ingest(_section(path), writer)
+    assert _keys(ledger) == []
 
 
 def test_memory_stays_flat_over_the_size_of_a_file(tmp_path: Path) -> None:
