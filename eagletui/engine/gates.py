@@ -1,5 +1,6 @@
 """May the run admit? Its state, why it paused, and what to do about it."""
 
+import asyncio
 from functools import partial
 from typing import Final
 
@@ -54,6 +55,7 @@ class Gates:
         self.state = state
         self.reason = reason
         self._wanted: tuple[PauseReason, str] | None = None
+        self._writing = asyncio.Lock()
 
     @property
     def is_open(self) -> bool:
@@ -72,12 +74,13 @@ class Gates:
 
     async def write(self) -> None:
         """Put a wanted pause on disk."""
-        if self._wanted is None:
-            return
-        reason, detail = self._wanted
-        if self.state == "running":
-            await self.pause(reason, detail)
-        self._wanted = None
+        async with self._writing:
+            if self._wanted is None:
+                return
+            reason, detail = self._wanted
+            if self.state == "running":
+                await self.pause(reason, detail)
+            self._wanted = None
 
     async def pause(self, reason: PauseReason, detail: str) -> None:
         """Pause, or give an existing pause another reason."""

@@ -1,12 +1,13 @@
 """The endpoints on offer, their prices, and how each is asked. Prices are fetched again every few minutes."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Final, Literal
 
 from eagletui.core.money import Price
 from eagletui.engine.pace import Manner, Offer, manner, spread
+from eagletui.ledger.rows import PriceRow
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.providers.base import Endpoint
 
@@ -26,22 +27,33 @@ class Market:
     manners: dict[str, Manner] = field(default_factory=dict)
     offered: dict[str, Endpoint] = field(default_factory=dict)
     """By tag, as last fetched; a dearer price is accepted by a resume only."""
+    dearer: list[str] = field(default_factory=list)
+    """One phrase per endpoint on offer whose price rose and was not accepted yet: nothing is bought meanwhile."""
+    _recorded: dict[str, Price] = field(default_factory=dict)
+    """By tag: what an engine before this one bought at."""
+
+    def know(self, rows: Sequence[PriceRow]) -> None:
+        """Take the last recorded price of each endpoint as accepted, so that a rise between two engines is one, too."""
+        for row in rows:
+            self._recorded[row.endpoint] = Price(*map(Decimal, (row.prompt_usd, row.completion_usd, row.request_usd)))
 
     def take(self, fetched: list[Endpoint]) -> list[str]:
         """Take in a fetched list: new endpoints and lower prices at once.
 
         Returns:
-            One phrase per endpoint that became dearer; its old price stays until `accept`.
+            `dearer`; the old price stays until `accept`.
         """
         self.offered = {endpoint.tag: endpoint for endpoint in fetched}
-        dearer: list[str] = []
+        self.dearer = []
         for tag, endpoint in self.offered.items():
-            known = self.endpoints.get(tag)
-            if known is not None and _is_dearer(endpoint.price, known.price):
-                dearer.append(f"{tag} from {_shown(known.price)} to {_shown(endpoint.price)}")
-            else:
+            known = self.endpoints[tag].price if tag in self.endpoints else self._recorded.get(tag)
+            if known is None or not _is_dearer(endpoint.price, known):
                 self._put(endpoint)
-        return dearer
+                continue
+            self.dearer.append(f"{tag} from {_shown(known)} to {_shown(endpoint.price)}")
+            if tag not in self.endpoints:
+                self._put(replace(endpoint, price=known))
+        return self.dearer
 
     def rose(self, tag: str) -> bool:
         """Tell whether an endpoint is offered at more than the accepted price."""
@@ -50,8 +62,17 @@ class Market:
 
     def accept(self) -> None:
         """Accept the prices as last fetched."""
+        self.dearer = []
         for endpoint in self.offered.values():
             self._put(endpoint)
+
+    def to_record(self, *, asked: bool) -> dict[str, Endpoint]:
+        """Return what the ledger should know: a dearer price only where a person is asked; the next engine buys at it.
+
+        Args:
+            asked: the ledger says that the run is paused by prices.
+        """
+        return self.offered if asked else {tag: self.endpoints[tag] for tag in self.offered}
 
     def weights(self, speeds: Mapping[str, float | None] | None = None) -> dict[str, float]:
         """Weigh the endpoints that are on offer.

@@ -110,15 +110,25 @@ class Rounds:
             except (ProviderFailure, ConfigError) as error:
                 await self.ledger.do(partial(_write_warning, "prices", f"Prices could not be fetched again: {error}"))
                 continue
-            dearer = self.market.take(fetched)
-            await self.ledger.do(lambda writer: market.record(writer, self.market.offered))
+            self.market.take(fetched)
+            await self.heed_prices()
+            await self._record_prices()
             doubted, self._doubted = self._doubted, set()
             for tag in sorted(doubted & self.market.offered.keys()):
                 if not self.market.rose(tag):
                     await self.ledger.do(partial(_write_warning, "prices", _refuses(tag)))
             self.pace.reweigh(self.market.weights(self.pace.speeds))
-            if dearer:
-                self.gates.want_pause("price", f"Prices rose: {'; '.join(dearer)}.")
+
+    async def heed_prices(self) -> None:
+        """Pause a run at work while a price that rose is not accepted; the ledger learns the price after the pause."""
+        if self.market.dearer and self.gates.is_open:
+            self.gates.want_pause("price", f"Prices rose: {'; '.join(self.market.dearer)}.")
+            await self._record_prices()
+
+    async def _record_prices(self) -> None:
+        await self.gates.write()
+        known = self.market.to_record(asked=self.gates.reason == "price")
+        await self.ledger.do(partial(market.record, endpoints=known))
 
     async def watch_key(self) -> None:
         """Stop when the provider's key shows more than the cap, whatever our own books say."""

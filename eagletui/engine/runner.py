@@ -231,6 +231,7 @@ class Runner:
                 if code is not None:
                     return code
                 if self._signals == 0:
+                    await self._rounds.heed_prices()
                     await self._admissions.admit()
                     self._admissions.refill()
                 await self._rest()

@@ -21,6 +21,7 @@ from eagletui.engine.runner import Runner
 from eagletui.engine.spool import Spool
 from eagletui.engine.taking import Taker
 from eagletui.ledger.orders import Recovery
+from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import RunRow
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.mirror import MirrorThread
@@ -55,8 +56,10 @@ async def serve(folder: RunFolder, *, exit_when_paused: bool) -> int:
         key = config.secret().reveal()
         provider = connect(config, folder, key)
         offered = Market(config.pace.stream, config.pace.spread)
+        with LedgerReader(folder.ledger_path) as reader:
+            offered.know(reader.prices())
         offered.take(await _patiently(provider.endpoints))
-        await ledger.do(lambda writer: market.record(writer, offered.offered))
+        await ledger.do(lambda writer: market.record(writer, offered.to_record(asked=False)))
         run = await _take_stock(config, provider, ledger, opened.tokenizer_hash)
         fleet = Fleet(folder, Taker(provider, desk, Spool(folder.spool_dir, "engine")), key)
         runner = Runner(

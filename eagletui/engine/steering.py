@@ -15,7 +15,7 @@ from eagletui.core.text import clean_line
 from eagletui.engine.dispatch import Dispatcher
 from eagletui.engine.gates import WAY_OUT, Gates
 from eagletui.engine.ledger_thread import LedgerThread
-from eagletui.engine.market import Market
+from eagletui.engine.market import Market, record
 from eagletui.engine.open_files import OpenFiles
 from eagletui.engine.pace import Pace
 from eagletui.ledger.reader import LedgerReader
@@ -141,6 +141,7 @@ class Steering:
             return Outcome(False, f"The run is {self.gates.state}; start it with `eagletui run`.")
         if self.gates.reason == "price":
             self.market.accept()
+            await self.ledger.do(partial(record, endpoints=self.market.offered), urgent=True)
         self.pace.mend()
         await self.gates.move("running", "Resumed by hand.")
         self.money_moved()

@@ -6,8 +6,10 @@ from decimal import Decimal
 
 from eagletui.core.money import Price
 from eagletui.engine.market import Market
+from eagletui.ledger.writer import LedgerWriter
 from eagletui.providers.base import Endpoint
 from tests.engine.conftest import NewRun
+from tests.provider_fixture import ProviderHandle
 from tests.providers.scripted_server import Exchange, scripted_server
 
 
@@ -28,6 +30,35 @@ def test_a_lower_price_is_taken_at_once_and_a_higher_one_waits_for_a_person() ->
     assert (price_of(market, "a"), price_of(market, "b")) == (Decimal("0.000002"), Decimal("0.000003"))
     market.accept()
     assert price_of(market, "b") == Decimal("0.000004")
+
+
+async def test_a_price_that_rose_between_two_engines_waits_for_a_person(
+    new_run: NewRun, replay_provider: ProviderHandle
+) -> None:
+    run = new_run(replay_provider.api_url, 2, provider={"only": ["embedded/text"]})
+    with LedgerWriter(run.folder.ledger_path) as writer:
+        writer.set_run_state("running")
+        writer.add_price("embedded/text", prompt_usd="0.00000003", completion_usd="0.0000015", request_usd="0")
+    process = run.start()
+    await asyncio.to_thread(run.until_state, "paused", "price")
+    assert "embedded/text from $0.03 in and $1.5 out per million tokens to" in (run.snapshot().run.pause_detail or "")
+    await asyncio.to_thread(run.order, "resume")
+    assert await asyncio.to_thread(run.wait, process) == 0, run.log()
+    assert len(replay_provider.books()["rows"]) == 2
+
+
+async def test_a_resume_after_another_pause_does_not_accept_a_price(
+    new_run: NewRun, replay_provider: ProviderHandle
+) -> None:
+    run = new_run(replay_provider.api_url, 2, provider={"only": ["embedded/text"]})
+    with LedgerWriter(run.folder.ledger_path) as writer:
+        writer.set_run_state("running")
+        writer.set_run_state("paused", "user", "Paused by hand.")
+        writer.add_price("embedded/text", prompt_usd="0.00000003", completion_usd="0.0000015", request_usd="0")
+    run.start()
+    await asyncio.to_thread(run.order, "resume")
+    await asyncio.to_thread(run.until_state, "paused", "price")
+    assert replay_provider.books()["rows"] == []
 
 
 def test_an_endpoint_that_is_not_offered_any_more_has_no_weight() -> None:
