@@ -219,9 +219,9 @@ def plan_lines(plan: Mapping[str, Any], key: Line) -> list[Line]:
         _pair("pace", *_pace(spend, flight)),
         _pair(
             "disk",
-            f"ledger {figures.size(disk['ledger'])}, features {figures.size(disk['features'])} at most;"
-            f" {figures.size(disk['free'])} free",
+            f"ledger {figures.size(disk['ledger'])}, features {figures.size(disk['features'])} at most",
         ),
+        _pair("", f"of {figures.size(disk['free'])} free"),
         _pair("key", *key),
         _pair("audit", "tokenizer, format and template fit together"),
         ("",),

@@ -59,7 +59,7 @@ PICTURES: Final = (
     Picture("export", ("2", "e")),
     Picture("attach", ("a",)),
     Picture("compare", ("a", "home", "space", "down", "c")),
-    Picture("launch", ("a", "n")),
+    Picture("launch", ("a", "n", "enter", "f5")),
     Picture("paused", of="paused"),
     Picture("limits", ("dollar_sign",), of="paused"),
     Picture("new-cap", ("dollar_sign", "tab", *_OLD_CAP), "0.10", of="paused"),

@@ -168,7 +168,8 @@ def test_a_plan_is_worded_with_refusals_first_and_the_shopping_table_last() -> N
     assert "samples  41,208   a 41,000, b 208" in lines
     assert "at most  $86.1250, if every answer were cut at max tokens" in lines
     assert "pace     near stop-at only 50 requests may run; full pace needs a cap of $102.00" in lines
-    assert "disk     ledger 1.0 GiB, features - at most; 5.0 TiB free" in lines
+    assert "disk     ledger 1.0 GiB, features - at most" in lines
+    assert "         of 5.0 TiB free" in lines
     assert "deepinfra/fp4            0.20     0.60  logprobs  fp4" in lines
     assert lines[-1] == "note  2 prompts were seen before."
     plan |= {
