@@ -100,6 +100,8 @@ class Runner:
                 watch.decided(row.tag)
         bounds = PromptBounds()
         with CountsReader(folder.ledger_path) as counts:
+            for prompt in counts.dearest_prompts():
+                bounds.learn(*prompt)
             for overrun in counts.overruns():
                 bounds.learn_overcharge(overrun.endpoint, overrun.charge)
             standing = [_finding(row) for row in self._reader.findings() if row.closed_at is None]

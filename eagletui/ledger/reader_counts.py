@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from eagletui.core.money import PROMPT_EXTRA_TOKENS
 from eagletui.ledger.books import OVERRUN, overrun_of
 from eagletui.ledger.orders import Overrun
 from eagletui.ledger.reader_base import Reader
@@ -24,6 +25,14 @@ class CountedGroup(NamedTuple):
     proved: int
     """Samples whose ids are proved."""
     example_key: str
+
+
+class CountedPrompt(NamedTuple):
+    """The prompt whose bill is the most beyond its count, of one endpoint."""
+
+    endpoint: str
+    counted: int
+    billed: int
 
 
 class EvidenceGroup(NamedTuple):
@@ -51,6 +60,22 @@ class CountsReader(Reader):
                 GROUP BY endpoint, finish_reason, has_end, excess, drift ORDER BY endpoint"""
             ).fetchall()
         return [CountedGroup(*row) for row in rows]
+
+    def dearest_prompts(self) -> list[CountedPrompt]:
+        """Name for each endpoint the prompt with the largest ratio of billed to counted tokens.
+
+        Tokens that every bound adds on top of a ratio are taken off the bill first.
+        """
+        with self._transactions.reading() as connection:
+            # With max(), SQLite takes the other columns from the row that has the maximum.
+            rows = connection.execute(
+                """SELECT endpoint, prompt_tokens, billed_prompt_tokens,
+                    max((billed_prompt_tokens - ?) * 1.0 / prompt_tokens)
+                FROM samples WHERE endpoint IS NOT NULL AND prompt_tokens > 0 AND billed_prompt_tokens IS NOT NULL
+                GROUP BY endpoint""",
+                (PROMPT_EXTRA_TOKENS,),
+            ).fetchall()
+        return [CountedPrompt(*row[:3]) for row in rows]
 
     def overruns(self) -> list[Overrun]:
         """List every attempt that cost more than its bound."""

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 from eagletui.core.money import Price, hold_bound, prompt_bound
 from eagletui.ledger.filters import SampleFilter
-from eagletui.ledger.orders import AdmitRequest, Answered, Finished
+from eagletui.ledger.orders import AdmitRequest, Answered, Finished, TokensResult
 from eagletui.ledger.writer import LedgerWriter
 from tests.engine.conftest import NewRun
 from tests.engine.run_folder import EngineRun
@@ -13,14 +13,15 @@ from tests.provider_fixture import ProviderHandle
 ENDPOINT = "embedded/text"
 
 
-def buy(run: EngineRun, hold_pico: int, cost_pico: int) -> None:
+def buy(run: EngineRun, hold_pico: int, cost_pico: int, counted: int = 100, billed: int = 100) -> None:
     """Answer the next sample of a run as an engine before this one did."""
     with LedgerWriter(run.folder.ledger_path) as writer:
         (sample,) = writer.claim(1)
         (admission,) = writer.admit([AdmitRequest(sample.id, ENDPOINT, hold_pico, False)])
         assert admission.attempt_id is not None
         writer.mark_sent([admission.attempt_id])
-        answer = Answered(b"{}", "json", cost_pico, ENDPOINT, "stop", 1.0, 30, 5)
+        tokens = TokensResult((5, 6, 7), "text", "streamed", "usable", prompt_ids=tuple(range(counted)), drift=0)
+        answer = Answered(b"{}", "json", cost_pico, ENDPOINT, "stop", 1.0, billed, 3, tokens=tokens)
         writer.finish([Finished(admission.attempt_id, answer)])
 
 
@@ -43,3 +44,15 @@ def test_a_restart_holds_as_much_more_as_was_charged_above_a_bound(
     buy(run, hold_pico=1_000_000, cost_pico=3_000_000)
     assert run.finish() == 0, run.log()
     assert run.attempts()[-1].hold_pico == 3 * bound(run)
+
+
+def test_a_restart_bounds_prompts_by_the_largest_ratio_that_was_billed(
+    new_run: NewRun, replay_provider: ProviderHandle
+) -> None:
+    run = new_run(replay_provider.api_url, 4, provider={"only": [ENDPOINT]})
+    with LedgerWriter(run.folder.ledger_path) as writer:
+        writer.set_run_state("running")
+    for counted, billed in ((1_000, 1_110), (100, 64 + 140), (10, 70)):
+        buy(run, 10**9, 10**6, counted, billed)
+    assert run.finish() == 0, run.log()
+    assert run.attempts()[-1].hold_pico == bound(run, 1400)
