@@ -449,6 +449,7 @@ class Runner:
             "draining": self._signals > 0,
             "endpoints": {
                 tag: {
+                    "offered": lane.offered,
                     "in_flight": lane.in_flight,
                     "limit": int(min(lane.limit, self._pace.most)),
                     "blocked_s": round(max(0.0, lane.blocked_until - now), 1),

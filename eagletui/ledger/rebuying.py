@@ -1,5 +1,6 @@
 """What setting an endpoint's answers aside means in samples and money."""
 
+import json
 import sqlite3
 from decimal import Decimal
 from typing import NamedTuple
@@ -34,7 +35,7 @@ def rebuy_range(
 
 
 def _prices_elsewhere(connection: sqlite3.Connection, endpoint: str) -> list[Price]:
-    """Return the last prices of the open endpoints but one; that one's own where there are no others."""
+    """Return the last prices of the open endpoints on offer but one; that one's own where there are no others."""
     rows = connection.execute(
         """SELECT prices.endpoint, prompt_usd, completion_usd, request_usd FROM prices
         JOIN endpoints ON endpoints.tag = prices.endpoint
@@ -42,5 +43,14 @@ def _prices_elsewhere(connection: sqlite3.Connection, endpoint: str) -> list[Pri
           AND prices.id = (SELECT max(id) FROM prices AS later WHERE later.endpoint = prices.endpoint)""",
         {"endpoint": endpoint},
     ).fetchall()
-    rows = [row for row in rows if row[0] != endpoint] or rows
+    offered = _on_offer(connection)
+    elsewhere = [row for row in rows if row[0] != endpoint and (offered is None or row[0] in offered)]
+    rows = elsewhere or [row for row in rows if row[0] == endpoint]
     return [Price(*(Decimal(text) for text in row[1:])) for row in rows]
+
+
+def _on_offer(connection: sqlite3.Connection) -> set[str] | None:
+    """Return the endpoints that the engine had on offer when it gave its last sign of life; None if none has said."""
+    row = connection.execute("SELECT detail_json FROM heartbeats WHERE role = 'engine'").fetchone()
+    endpoints = json.loads(row[0]).get("endpoints") if row else None
+    return endpoints and {tag for tag, lane in endpoints.items() if lane.get("offered", True)}

@@ -67,6 +67,7 @@ def test_a_run_says_what_limits_it_in_its_ledger(new_run: NewRun, start_provider
     with run.reader() as reader:
         (beat,) = [beat for beat in reader.heartbeats() if beat.role == "engine"]
     assert set(json.loads(beat.detail_json)["endpoints"]["embedded/text"]) == {
+        "offered",
         "in_flight",
         "limit",
         "blocked_s",

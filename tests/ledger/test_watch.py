@@ -221,6 +221,22 @@ def test_buying_again_is_priced_at_the_other_endpoints_with_the_tokens_that_were
     assert (moved.rebuy_low_pico, moved.rebuy_high_pico) == (228_000_000, 268_000_000)
 
 
+def test_buying_again_is_not_priced_at_endpoints_that_are_gone(writer: LedgerWriter) -> None:
+    queue(writer, "a")
+    for tag, completion in (("alpha", "0.000001"), ("beta", "0.000002"), ("gone", "0.000005"), ("excluded", "0")):
+        writer.upsert_endpoint(tag, tag)
+        writer.add_price(tag, prompt_usd="0", completion_usd=completion)
+    answered_sample(writer, 1)
+    lanes = {"alpha": {"offered": True}, "beta": {"offered": True}, "gone": {"offered": False}}
+    writer.beat("engine", detail={"endpoints": lanes})
+    moved = writer.quarantine("alpha")
+    assert (moved.rebuy_low_pico, moved.rebuy_high_pico) == (6_000_000, 6_000_000)
+    writer.beat("engine", detail={"endpoints": {"alpha": {"offered": True}}})
+    writer.release("alpha")
+    moved = writer.quarantine("alpha")
+    assert (moved.rebuy_low_pico, moved.rebuy_high_pico) == (3_000_000, 3_000_000), "its own price where none is left"
+
+
 def test_an_answer_on_its_way_when_its_endpoint_is_quarantined_is_set_aside_too(
     writer: LedgerWriter, reader: LedgerReader, clock: Clock
 ) -> None:
