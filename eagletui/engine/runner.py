@@ -408,6 +408,7 @@ class Runner:
             elif isinstance(outcome, Answered) and outcome.next_turn is not None:
                 self._admissions.queue_moved()
         self._fleet.filed(row.attempt_id for row in batch)
+        self._settler.forget(row.attempt_id for row in batch if row.attempt_id not in self._unsettled)
         self._settler.add([self._unsettled.pop(row.attempt_id) for row in batch if row.attempt_id in self._unsettled])
         self._lessons.filed(batch, overruns)
         self._money_moved()

@@ -8,8 +8,8 @@ released. A bill that comes later still is found by the cross-check at the end o
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
 from typing import Final, NamedTuple, TypeVar
@@ -97,6 +97,10 @@ class Settler:
         """Take up attempts that ended without a known cost; those that ended long ago are asked about once more."""
         now = time.monotonic()
         for attempt in attempts:
+            known = self.nameless.pop(attempt.id, None)
+            if known is not None:
+                # It was open when the engine before this one died, and what it had received names it now.
+                attempt = replace(known, generation_id=attempt.generation_id, has_answer=attempt.has_answer)
             age_s = 0.0 if attempt.ended_at is None else max(0.0, time.time() - attempt.ended_at)
             self._billed_by[attempt.id] = now - age_s + sum(self.backoff_s)
             if attempt.generation_id is None or self.key_usage_at_start_pico is None:
@@ -109,6 +113,13 @@ class Settler:
             self.unexplained = self._said = False
             self._waits_since = None
             self._changed.set()
+
+    def forget(self, attempt_ids: Iterable[int]) -> None:
+        """Let go of attempts whose cost is known, or that are booked, and of none that became open meanwhile."""
+        for attempt_id in attempt_ids:
+            self.questions.pop(attempt_id, None)
+            self.nameless.pop(attempt_id, None)
+            self._billed_by.pop(attempt_id, None)
 
     @property
     def is_quiet(self) -> bool:
@@ -273,7 +284,7 @@ class Settler:
             self._ask_again(question, failure)
             return
         if is_known:
-            self._forget([attempt.id])
+            self.forget([attempt.id])
             return
         question.asked += 1
         question.failed = 0
@@ -296,8 +307,8 @@ class Settler:
                 self._throttled_until = max(self._throttled_until, time.monotonic() + failure.retry_after_s)
 
     def _give_up(self, attempt: OpenAttempt) -> None:
-        del self.questions[attempt.id]
-        self.nameless[attempt.id] = attempt
+        if self.questions.pop(attempt.id, None) is not None:
+            self.nameless[attempt.id] = attempt
         self.settled(())
 
     async def _settle(self, attempt: OpenAttempt) -> bool:
@@ -337,7 +348,7 @@ class Settler:
         await self.ledger.do(lambda writer: writer.adjust_unattributed(amount, ids, detail))
         await self.ledger.do(lambda writer: writer.close_finding("unsettled"))
         await self._name_excess(missing_pico - held)
-        self._forget(ids)
+        self.forget(ids)
         self.settled(())
 
     async def _book_bounds(self) -> None:
@@ -348,15 +359,8 @@ class Settler:
             return [overrun for attempt_id, hold in bounds for overrun in writer.settle(attempt_id, hold)]
 
         overruns = await self.ledger.do(settle)
-        self._forget([attempt_id for attempt_id, _ in bounds])
+        self.forget([attempt_id for attempt_id, _ in bounds])
         self.settled(overruns)
-
-    def _forget(self, attempt_ids: Sequence[int]) -> None:
-        """Let go of these, and of none that became nameless while they were booked."""
-        for attempt_id in attempt_ids:
-            self.questions.pop(attempt_id, None)
-            self.nameless.pop(attempt_id, None)
-            self._billed_by.pop(attempt_id, None)
 
 
 def _book_late(excess_pico: int, writer: LedgerWriter) -> int:

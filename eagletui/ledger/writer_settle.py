@@ -211,8 +211,12 @@ class SettleWriter(TokensWriter):
     def _keep_failure(self, connection: sqlite3.Connection, attempt: _Attempt, failure: Failed) -> None:
         if attempt.state not in ("held", "sent"):
             if failure.body is not None and attempt.state != "void":
-                # A restart was sooner; what had arrived is kept all the same.
+                # A restart was sooner; what had arrived is kept all the same, with an id that its body alone names.
                 self._keep_reply(connection, attempt.id, failure.body, failure.encoding)
+                connection.execute(
+                    "UPDATE attempts SET generation_id = ? WHERE id = ? AND generation_id IS NULL",
+                    (failure.generation_id, attempt.id),
+                )
             return
         now = self._clock()
         if attempt.state == "held" and failure.attempt_state != "void":

@@ -256,6 +256,19 @@ async def test_a_long_wait_for_costs_is_explained_once(tmp_path: Path, monkeypat
     )
 
 
+async def test_an_attempt_is_asked_about_once_its_id_is_found_in_what_had_arrived(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    make_ledger(path, [None, None])
+    async with settler_on(path, Accounts(["0.0000003"], ["0"])) as (settler, heard):
+        first, second = settler.nameless.values()
+        settler.add([replace(first, generation_id="gen-1", hold_pico=0)])
+        await quiet(settler, heard)
+        assert list(settler.nameless.values()) == [second]
+        settler.forget([second.id])
+        assert settler.is_explained, "its cost came with its reply"
+    assert money(path) == (300_000, HOLD_PICO, 0)
+
+
 async def test_a_sum_above_the_holds_is_booked_up_to_them_and_named(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     make_ledger(path, [None])

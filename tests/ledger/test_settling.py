@@ -322,3 +322,13 @@ def test_an_answer_found_after_its_cost_was_learned_is_kept_and_not_bought_again
     assert writer.books().settled_pico == 70
     writer.finish([Finished(attempt_id, answer(70, result=tokens((9,))))])
     assert sql(path, "SELECT count(*), max(revision) FROM tokens") == [(1, 1)]
+
+
+def test_an_id_that_only_a_body_names_is_kept_for_an_attempt_that_a_restart_found_first(writer: LedgerWriter) -> None:
+    queue(writer, "a")
+    attempt = send(writer, 1)
+    writer.recover()
+    cut = Failed("unsettled", "body_cut", "x", retry_at=0.0, generation_id="gen-1", body=b"data: {}", encoding="sse")
+    _fail(writer, attempt, cut)
+    (left,) = writer.open_attempts()
+    assert left.generation_id == "gen-1"
