@@ -78,7 +78,10 @@ def extract(
     token_budget: Annotated[
         int | None,
         typer.Option(
-            "--token-budget", metavar="N", min=1, help="At most N tokens, every data set and length in its share."
+            "--token-budget",
+            metavar="N",
+            min=1,
+            help="At most N tokens in all, those there included; every data set and length in its share.",
         ),
     ] = None,
     stream_ahead: Annotated[

@@ -115,7 +115,7 @@ def extract_file(
     job = _Job(checked, out, watching, shard_mib, token_budget, stream_ahead, space or DiskSpace.below(out))
     there = sum(shard.rows for shard in _listed_or_acknowledged(out))
     tokens = min(checked.rows, token_budget or checked.rows) - there
-    foreseen = foresee(order, len(checked.lengths), max(0, tokens))
+    foreseen = foresee(order, len(checked.lengths), max(0, tokens), there)
     if foreseen is not None and stream_ahead is None:
         require_room(job.space, foreseen, _ELSEWHERE)
     with closing(open_backend(order, watching.report)) as backend:
@@ -145,7 +145,8 @@ def _extract(job: _Job, backend: Backend, stored: Stored) -> Extracted:
     rows = sum(checked.lengths[index] for index in missing)
     capacity = rows_per_shard(job.shard_mib, facts.hidden_size, stored)
     at_once = rows if job.stream_ahead is None else min(rows, (job.stream_ahead + 1) * capacity)
-    require_room(job.space, Need(len(missing), at_once, facts.hidden_size, stored), _ELSEWHERE)
+    there = sum(shard.rows for shard in _listed_or_acknowledged(out))
+    require_room(job.space, Need(len(missing), at_once, facts.hidden_size, stored, there), _ELSEWHERE)
     watching.start(len(missing), rows)
 
     def commit(shard: SealedShard) -> None:

@@ -26,6 +26,8 @@ class Need:
     tokens: int
     hidden_size: int
     stored: Stored
+    present_tokens: int = 0
+    """Of samples that have features already: a token budget counts them, and their type binds the others."""
 
     @property
     def bytes(self) -> int:
@@ -58,20 +60,20 @@ def require_room(space: DiskSpace, need: Need, elsewhere: str) -> None:
 
 def _ways_out(need: Need, free: int) -> list[str]:
     ways = []
-    if need.stored != "fp8":
+    if need.stored != "fp8" and not need.present_tokens:
         smaller = folder_bytes(need.tokens, need.hidden_size, "fp8")
         fits = "which fits" if smaller <= free else "which does not fit either"
         ways.append(f"--dtype fp8 needs {size_text(smaller)}, {fits}")
     tokens = int(free / SIZE_MARGIN) // row_bytes(need.hidden_size, need.stored)
     if tokens:
         ways.append(
-            f"--token-budget {tokens} takes a subset with every data set and length in its share "
-            f"({tokens / need.tokens:.0%} of the tokens)"
+            f"--token-budget {need.present_tokens + tokens} takes a subset with every data set and length in its share "
+            f"({tokens / need.tokens:.0%} of the tokens{' that wait' if need.present_tokens else ''})"
         )
     return ways or ["free some space"]
 
 
-def foresee(order: Order, samples: int, tokens: int) -> Need | None:
+def foresee(order: Order, samples: int, tokens: int, present_tokens: int = 0) -> Need | None:
     """Work the need out before the model is loaded; None where its files do not say enough.
 
     Raises:
@@ -84,7 +86,7 @@ def foresee(order: Order, samples: int, tokens: int) -> Need | None:
     stored: Stored | None = None if order.dtype == "auto" else order.dtype
     if stored is None and order.model.is_dir():
         stored = stored_dtype(order.model)
-    return None if stored is None else Need(samples, tokens, hidden_size, stored)
+    return None if stored is None else Need(samples, tokens, hidden_size, stored, present_tokens)
 
 
 def short_of(space: DiskSpace, known: Need, snapshot: Snapshot, max_tokens: int) -> str | None:

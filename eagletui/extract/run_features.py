@@ -159,8 +159,8 @@ class RunExtractor:
         self._backend = backend
         facts = backend.facts
         self._row_bytes = row_bytes(facts.hidden_size, stored)
-        samples, tokens = self._waiting()
-        need = Need(samples, tokens, facts.hidden_size, stored)
+        samples, tokens, present = self._waiting()
+        need = Need(samples, tokens, facts.hidden_size, stored, present)
         if self._needs_all_room(config):
             require_room(self._disk, need, _ELSEWHERE)
         elif (ahead := self._ahead(config)) is not None:
@@ -316,13 +316,12 @@ class RunExtractor:
         self.source.only = frozenset(rows[index].sample_id for index in chosen)
         return sum(not row.has_features for row in rows) - len(chosen)
 
-    def _waiting(self) -> tuple[int, int]:
-        """Count the samples that wait now, and their tokens."""
+    def _waiting(self) -> tuple[int, int, int]:
+        """Count the samples that wait now, their tokens, and the tokens of those that have features."""
         only = self.source.only
-        waiting = [
-            row.tokens for row in self._census() if not row.has_features and (only is None or row.sample_id in only)
-        ]
-        return len(waiting), sum(waiting)
+        rows = self._census()
+        waiting = [row.tokens for row in rows if not row.has_features and (only is None or row.sample_id in only)]
+        return len(waiting), sum(waiting), sum(row.tokens for row in rows if row.has_features)
 
     def _census(self) -> list[CensusRow]:
         with FeaturesReader(self.folder.ledger_path) as reader:

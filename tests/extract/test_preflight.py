@@ -89,6 +89,37 @@ def test_a_budget_takes_its_share_of_every_data_set_and_a_second_call_stays_with
     assert (more.samples, more.computed, more.left_out) == (20, 10, 0)
 
 
+def test_the_offered_budget_counts_what_is_there_so_that_taking_it_computes_what_fits(
+    tmp_path: Path, tiny_models: dict[Kind, Path]
+) -> None:
+    ids = tmp_path / "ids.jsonl"
+    lines = [{"id": f"s{number}", "prompt_ids": [1, 2], "output_ids": [3] * 8} for number in range(20)]
+    ids.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    out = tmp_path / "out"
+    _extract_ids(ids, tiny_models["llama"], out, token_budget=100)
+    little = _space(tmp_path, folder_bytes(40, 64, "float32"))
+    with pytest.raises(InputError) as caught:
+        _extract_ids(ids, tiny_models["llama"], out, space=little)
+    assert "--dtype fp8" not in str(caught.value), "a folder holds one type"
+    ((budget, share),) = re.findall(r"--token-budget (\d+) .* \((\d+)% of the tokens that wait\)", str(caught.value))
+    assert (int(budget), int(share)) == (140, 40)
+    more = _extract_ids(ids, tiny_models["llama"], out, token_budget=int(budget))
+    assert (more.computed, more.samples, more.rows) == (4, 14, 140)
+
+
+def test_a_run_that_has_features_is_offered_a_budget_above_them(tmp_path: Path, tiny_models: dict[Kind, Path]) -> None:
+    folder = create_run(tmp_path / "run", tiny_models["llama"], when="after")
+    answer_samples(folder, _ids(*(20,) * 5))
+    _run_here(folder)
+    answer_samples(folder, _ids(*(20,) * 5), first=5)
+    finish_run(folder)
+    little = _space(tmp_path, folder_bytes(40, 64, "float32"))
+    with pytest.raises(InputError, match=r"--token-budget 140 takes"):
+        _run_here(folder, Choices(follow=True, space=little))
+    _run_here(folder, Choices(follow=True, token_budget=140))
+    assert len(_stored(folder)) == 7
+
+
 def _metadata(out: Path, number: int) -> dict[str, str]:
     from safetensors import safe_open
 
