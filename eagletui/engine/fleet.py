@@ -99,7 +99,7 @@ class Fleet:
         """
         self._folder = folder
         self._own = own
-        self._key = key
+        self.key = key
         self.remotes: dict[int, Remote] = {}
         """By slot, from 1."""
         self.deaths: dict[int, int] = {}
@@ -110,6 +110,12 @@ class Fleet:
         self._closing = False
         self._changed = asyncio.Event()
         """A receiver became ready or died."""
+
+    def use_key(self, key: str) -> None:
+        """Hand another key to receivers, also to those that start later."""
+        self.key = key
+        for remote in self.remotes.values():
+            remote.send(pipe.Hello(key))
 
     def start(self, slot: int) -> None:
         """Start a receiver in the background; orders go to it once it is ready."""
@@ -220,7 +226,7 @@ class Fleet:
 
     async def _listen(self, remote: Remote, connection: socket.socket) -> None:
         reader, remote.writer = await asyncio.open_connection(sock=connection, limit=pipe.LIMIT_BYTES)
-        remote.send(pipe.Hello(self._key))
+        remote.send(pipe.Hello(self.key))
         while (message := await pipe.receive(reader)) is not None:
             match message:
                 case pipe.Ready():

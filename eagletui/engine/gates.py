@@ -19,7 +19,8 @@ WAY_OUT: Final[dict[PauseReason, str]] = {
     "cap": "Raise it with `eagletui ctl RUN cap USD`: a running engine then goes on by itself, "
     "else `eagletui run RUN` does.",
     "credit": f"Buy credits at the provider, then {_RESUME}.",
-    "key_limit": f"Raise the key's limit at the provider or give another key, then {_RESUME}.",
+    "key_limit": "Raise the key's limit at the provider or give another key: api_key_file and api_key_command are read "
+    f"again by {_RESUME}, but an engine that runs does not see another environment: end it with SIGTERM first.",
     "price": f"Accept the present prices with {_RESUME}; where none of them moved, first "
     "`eagletui ctl RUN quarantine ENDPOINT`, to ask the others alone.",
     "breaker": f"Look at the events, then {_RESUME}.",

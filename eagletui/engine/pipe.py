@@ -19,7 +19,10 @@ LIMIT_BYTES: Final = 2**22
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """The first message to a receiver: the key, which must not be asked for twice nor lie in its arguments."""
+    """The first message to a receiver, and a later one where the key changes.
+
+    The key must not be asked for twice, nor lie in the receiver's arguments.
+    """
 
     key: str
 

@@ -74,6 +74,8 @@ class Receiver:
                         waiting.set_result(None)
                 case pipe.Abort(attempt_id):
                     self._abort(attempt_id)
+                case pipe.Hello(key):
+                    self._taker.provider.use_key(key)
                 case pipe.Filed(attempt_ids):
                     self._taker.filed(attempt_ids)
                 case _:

@@ -24,6 +24,7 @@ from eagletui.engine.load import Load
 from eagletui.engine.market import Market, unlisted
 from eagletui.engine.open_files import OpenFiles, raise_limit
 from eagletui.engine.pace import Manner, Pace
+from eagletui.engine.rekey import Rekey
 from eagletui.engine.rounds import ReceiverBeat, Rounds
 from eagletui.engine.second_look import SecondLook
 from eagletui.engine.settle import Settler
@@ -167,6 +168,7 @@ class Runner:
             dispatcher=self._dispatcher,
             money_moved=self._money_moved,
             queue_moved=self._admissions.queue_moved,
+            rekey=Rekey(config, provider, fleet, self._settler, ledger).read_again,
         )
         self._wake = asyncio.Event()
         self._crash: BaseException | None = None

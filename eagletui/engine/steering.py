@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from eagletui.core.errors import LedgerError
+from eagletui.core.errors import ConfigError, LedgerError
 from eagletui.core.money import format_usd, usd_to_pico
 from eagletui.core.text import clean_line
 from eagletui.engine.dispatch import Dispatcher
@@ -82,6 +82,8 @@ class Steering:
     """The cap or stop-at changed: admission may be tried again."""
     queue_moved: Callable[[], None]
     """Samples were queued."""
+    rekey: Callable[[], Awaitable[str]]
+    """Reads the API key again and says what came of it."""
     seen_version: int = -1
 
     async def poll(self) -> int:
@@ -142,10 +144,16 @@ class Steering:
         if self.gates.reason == "price":
             self.market.accept()
             await self.ledger.do(partial(record, endpoints=self.market.offered), urgent=True)
+        key = ""
+        if self.gates.reason == "key_limit":
+            try:
+                key = await self.rekey()
+            except ConfigError as error:
+                return Outcome(False, clean_line(str(error), 300))
         self.pace.mend()
         await self.gates.move("running", "Resumed by hand.")
         self.money_moved()
-        return Outcome(True, "Resumed.")
+        return Outcome(True, f"Resumed. {key}".rstrip())
 
     async def _stop(self, args: _Nothing) -> Outcome:
         await self.gates.write()

@@ -95,11 +95,17 @@ class ControlWriter(Writer):
         changed = self._set("tokenizer_hash", tokenizer_hash)
         return self._set("template_hash", template_hash) or changed
 
-    def set_key_usage_at_start(self, usage_pico: int) -> None:
-        """Record what the provider's key had spent before the first request; the first value stays."""
+    def set_key_usage_at_start(self, usage_pico: int, *, anew: bool = False) -> None:
+        """Record what the provider's key had spent before the first request; the first value stays.
+
+        Args:
+            usage_pico: of the key, less what the run has spent.
+            anew: another key is used from here on.
+        """
         with self._transactions.begin(durable=True) as connection:
             connection.execute(
-                "UPDATE run SET key_usage_at_start_pico = ? WHERE key_usage_at_start_pico IS NULL", (usage_pico,)
+                "UPDATE run SET key_usage_at_start_pico = ? WHERE key_usage_at_start_pico IS NULL OR ?",
+                (usage_pico, anew),
             )
 
     def set_config(self, config_json: str) -> bool:

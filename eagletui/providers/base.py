@@ -305,6 +305,10 @@ class Provider(Protocol):
         """
         ...
 
+    def use_key(self, key: str) -> None:
+        """Send another API key from here on; requests under way keep theirs."""
+        ...
+
     async def aclose(self) -> None:
         """Close every connection."""
         ...

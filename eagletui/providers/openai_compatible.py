@@ -91,6 +91,10 @@ class OpenAiCompatible:
         self._kwargs_for = kwargs_for
         self._transport = HttpTransport(base_url or BASE_URLS[kind], key=key, timeouts=timeouts, headers={})
 
+    def use_key(self, key: str) -> None:
+        """Send another API key from here on."""
+        self._transport.use_key(key)
+
     async def aclose(self) -> None:
         """Close every connection."""
         await self._transport.aclose()

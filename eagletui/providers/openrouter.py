@@ -175,6 +175,10 @@ class OpenRouter:
         """Of the last offer, by plain name of the provider."""
         self._transport = HttpTransport(base_url, key=key, timeouts=timeouts, headers=dict(HEADERS))
 
+    def use_key(self, key: str) -> None:
+        """Send another API key from here on."""
+        self._transport.use_key(key)
+
     async def aclose(self) -> None:
         """Close every connection."""
         await self._transport.aclose()

@@ -121,12 +121,11 @@ class HttpTransport:
             headers: sent with every request.
         """
         self._base_url = base_url.rstrip("/")
-        self._key = key
-        spellings = {key, json.dumps(key)[1:-1], key.replace("/", "\\/")} if len(key) >= SECRET_CHARACTERS else set()
-        self._secrets = {spelling.encode() for spelling in spellings}
+        self._keys: list[str] = []
+        """Every key that was ever sent: a reply to an earlier one may still come."""
+        self._secrets: set[bytes] = set()
         self._timeouts = timeouts
         verify = _trust(self._base_url)
-        authorization = {"Authorization": f"Bearer {key}"} if key else {}
         timeout = httpx.Timeout(None, connect=timeouts.connect_s)
         self._connections = httpx_aiohttp.AiohttpTransport(
             verify=verify,
@@ -138,14 +137,28 @@ class HttpTransport:
         self._client = httpx.AsyncClient(
             transport=self._connections,
             timeout=timeout,
-            headers={"Accept-Encoding": "identity", "User-Agent": "eagletui", **headers, **authorization},
+            headers={"Accept-Encoding": "identity", "User-Agent": "eagletui", **headers},
             trust_env=False,
         )
-        self._post_headers = [*self._client.headers.multi_items(), ("Content-Type", "application/json")]
         self._extensions = {"timeout": timeout.as_dict()}
+        self.use_key(key)
 
     def __repr__(self) -> str:
         return f"HttpTransport({self._base_url!r})"
+
+    def use_key(self, key: str) -> None:
+        """Send another key from here on; requests under way keep theirs.
+
+        Args:
+            key: "" for a server without one. It is sent and never shown.
+        """
+        self._client.headers.pop("Authorization", None)
+        if key:
+            self._client.headers["Authorization"] = f"Bearer {key}"
+            self._keys.append(key)
+        if len(key) >= SECRET_CHARACTERS:
+            self._secrets |= {text.encode() for text in (key, json.dumps(key)[1:-1], key.replace("/", "\\/"))}
+        self._post_headers = [*self._client.headers.multi_items(), ("Content-Type", "application/json")]
 
     async def aclose(self) -> None:
         """Close every connection."""
@@ -233,7 +246,7 @@ class HttpTransport:
 
     def _generation_id(self, headers: httpx.Headers) -> str | None:
         value = headers.get("x-generation-id")
-        return clean_line(value.replace(self._key, "[key]") if self._key else value, 200) if value else None
+        return clean_line(self._hide(value), 200) if value else None
 
     def _scrubbed(self, body: bytes, *, is_cut: bool = False) -> bytes:
         """Take the key out of what will be kept; a server that repeats it has no answer in that place."""
@@ -271,9 +284,9 @@ class HttpTransport:
         Args:
             text: as it came, before it is cut; where it ends in the beginning of the key, that goes as well.
         """
-        if not self._key:
-            return text
-        return _without_start(text.replace(self._key, "[key]"), self._key, "[key]")
+        for key in self._keys:
+            text = _without_start(text.replace(key, "[key]"), key, "[key]")
+        return text
 
 
 class Receiver:

@@ -442,6 +442,28 @@ async def test_a_key_at_the_place_where_words_are_cut_leaves_no_part_of_it(
     assert "[key]" in words
 
 
+async def test_another_key_is_sent_and_both_are_kept_out_of_words() -> None:
+    sent: list[str] = []
+
+    async def act(exchange: Exchange) -> None:
+        sent.extend(line for line in exchange.head.split("\r\n") if line.lower().startswith("authorization"))
+        await exchange.reply(401, f"{KEY} {LONG_KEY}".encode())
+
+    async with scripted_server(act) as server:
+        transport = HttpTransport(server.base_url, key=KEY, timeouts=TIMEOUTS, headers={})
+        try:
+            await transport.get("/key")
+            transport.use_key(LONG_KEY)
+            await transport.get("/key")
+            with pytest.raises(ProviderFailure, match=r"HTTP 401: \[key\] \[key\]$"):
+                await transport.post("/chat", b"{}", stream=False, limit_bytes=LIMIT, on_headers=_ignore)
+            transport.use_key("")
+            await transport.get("/key")
+        finally:
+            await transport.aclose()
+    assert [line.split("Bearer ")[1] for line in sent] == [KEY, LONG_KEY, LONG_KEY]
+
+
 @pytest.mark.parametrize("length", [20, 40, len(LONG_KEY) - 1])
 async def test_an_explanation_that_breaks_off_inside_the_key_leaves_no_part_of_it(length: int) -> None:
     async def act(exchange: Exchange) -> None:

@@ -1,0 +1,95 @@
+"""A run that stands still for its key goes on with another one, in the engine and in its receivers."""
+
+import asyncio
+import json
+from pathlib import Path
+
+from tests.engine.conftest import NewRun
+from tests.providers.scripted_server import Exchange, scripted_server
+
+ANSWER = {
+    "id": "gen-1",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "Fine."}, "finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 9, "completion_tokens": 3, "cost": 0.5},
+}
+OLD, NEW = "sk-test-the-old-key", "sk-test-the-new-key"
+
+
+async def test_a_resume_reads_the_key_again_and_the_books_go_on(new_run: NewRun, tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text(OLD)
+    file.chmod(0o600)
+    answered = {OLD: 0, NEW: 0}
+    usage = {OLD: 3, NEW: 40}
+
+    async def act(exchange: Exchange) -> None:
+        key = exchange.head.lower().split("bearer ")[1].split("\r\n")[0] if "bearer" in exchange.head.lower() else ""
+        if "/endpoints " in exchange.head:
+            pricing = {"prompt": "0.01", "completion": "0.01", "request": "0"}
+            records = [{"tag": "maker", "provider_name": "Maker", "pricing": pricing}]
+            await exchange.reply(200, json.dumps({"data": {"endpoints": records}}).encode())
+        elif "/key " in exchange.head:
+            known = key in usage
+            body = {"data": {"usage": usage[key] + answered[key] / 2}} if known else {"error": "no such key"}
+            await exchange.reply(200 if known else 401, json.dumps(body).encode())
+        elif key == NEW or (key == OLD and answered[OLD] < 2):
+            answered[key] += 1
+            await exchange.reply(200, json.dumps(ANSWER).encode(), {"Content-Type": "application/json"})
+        else:
+            await exchange.reply(401, b'{"error":{"message":"Key disabled.","code":401}}')
+
+    def order_to_go_on() -> tuple[bool, str]:
+        row = run.order("resume")
+        return bool(row.changed), row.result or ""
+
+    async with scripted_server(act) as server:
+        run = new_run(
+            server.base_url,
+            [f"Number {number}." for number in range(6)],
+            provider={"api_key_file": str(file)},
+            pace={"stream": "never", "receivers": 1},
+            sampling={"max_tokens": 50},
+            max_in_flight=1,
+            stop_at_usd="20.00",
+            cap_usd="30.00",
+        )
+        engine = run.start()
+        await asyncio.to_thread(run.until_state, "paused", "key_limit")
+        file.write_text("sk-test-of-nobody")
+        changed, told = await asyncio.to_thread(order_to_go_on)
+        assert not changed
+        assert "The other key does not work: HTTP 401: no such key" in told
+        assert run.state() == ("paused", "key_limit")
+        file.write_text(NEW)
+        changed, told = await asyncio.to_thread(order_to_go_on)
+        assert (changed, told) == (True, "Resumed. Another key is used from here on.")
+        assert await asyncio.to_thread(run.wait, engine) == 0, run.log()
+    assert answered == {OLD: 2, NEW: 4}
+    assert (run.folder.path / "logs" / "receiver-1.log").exists()
+    snapshot = run.snapshot()
+    assert snapshot.run.key_usage_at_start_pico == 39 * 10**12
+    assert snapshot.spend.books.settled_pico == 3 * 10**12
+    everything = b"".join(path.read_bytes() for path in run.folder.path.rglob("*") if path.is_file())
+    assert OLD.encode() not in everything
+    assert NEW.encode() not in everything
+
+
+async def test_a_resume_says_that_the_environment_of_an_engine_does_not_change(new_run: NewRun) -> None:
+    async def act(exchange: Exchange) -> None:
+        if "/endpoints " in exchange.head:
+            pricing = {"prompt": "0.000001", "completion": "0.000001", "request": "0"}
+            records = [{"tag": "maker", "provider_name": "Maker", "pricing": pricing}]
+            await exchange.reply(200, json.dumps({"data": {"endpoints": records}}).encode())
+        elif "/key " in exchange.head:
+            await exchange.reply(200, b'{"data":{"usage":0}}')
+        else:
+            await exchange.reply(401, b"no")
+
+    async with scripted_server(act) as server:
+        run = new_run(server.base_url, ["Hello."], pace={"stream": "never"})
+        run.start()
+        await asyncio.to_thread(run.until_state, "paused", "key_limit")
+        row = await asyncio.to_thread(run.order, "resume")
+        assert row.changed
+        assert "does not see another environment" in (row.result or "")
+        await asyncio.to_thread(run.order, "stop")
