@@ -55,6 +55,8 @@ class Admissions:
     """No sample is queued, not even one that waits for its time."""
     money_waits: bool = False
     """The next request fits only after open holds are released."""
+    _unasked: list[ReadySample] = field(default_factory=list)
+    """Rows whose sampling no endpoint on offer takes."""
     _refilling: asyncio.Task[None] | None = None
     _is_rendering: bool = False
     """Prompts of samples that are due are not ready yet."""
@@ -96,6 +98,8 @@ class Admissions:
     async def admit(self) -> None:
         """Reserve and launch as many as money, pace and prompts allow, up to one batch."""
         picked = self._pick()
+        if self._unasked:
+            await self._give_up_unasked()
         if not picked:
             return
         manners = [self.share.manner(self.market.manners[tag]) for _, tag in picked]
@@ -142,13 +146,33 @@ class Admissions:
             self._want_endpoints(now)
             return []
         picked: list[tuple[ReadySample, str]] = []
+        waiting: list[ReadySample] = []
         while self.ready and len(picked) < ADMIT_ROWS:
+            parameters = self.ready[0].sampling.parameters
+            if self.market.missing(parameters):
+                self._unasked.append(self.ready.popleft())
+                continue
             avoided = self.avoid.get(self.ready[0].sample.id)
-            tag = self.pace.choose(now, () if avoided is None else (avoided,))
-            if tag is None:
+            never = self.market.lacking(parameters)
+            tag = self.pace.choose(now, () if avoided is None else (avoided,), never)
+            if tag is None and never:
+                waiting.append(self.ready.popleft())  # others need not wait for the few endpoints that take this one
+            elif tag is None:
                 break
-            picked.append((self.ready.popleft(), tag))
+            else:
+                picked.append((self.ready.popleft(), tag))
+        self.ready.extendleft(reversed(waiting))
         return picked
+
+    async def _give_up_unasked(self) -> None:
+        """Let samples fail that no endpoint on offer takes, before any money is held for them."""
+        given_up = [
+            (ready.sample.id, f"No endpoint on offer takes {' and '.join(missing)}, which its sampling sets.")
+            for ready in self._unasked
+            if (missing := self.market.missing(ready.sampling.parameters))
+        ]
+        self._unasked.clear()
+        await self.ledger.do(lambda writer: writer.give_up_unasked(given_up))
 
     def _want_endpoints(self, now: float) -> None:
         if self.pace.has_lane:

@@ -270,15 +270,17 @@ class Pace:
         """Tell whether as many requests are under way as may be, over all endpoints."""
         return self.in_flight >= self._room(now)
 
-    def choose(self, now: float, avoid: Iterable[str] = ()) -> str | None:
+    def choose(self, now: float, avoid: Iterable[str] = (), never: Iterable[str] = ()) -> str | None:
         """Pick the next endpoint and count a request on it, or None when there is no room.
 
         Args:
             now: monotonic seconds.
             avoid: tags to pass over while another is open.
+            never: tags that cannot take the request.
         """
         is_full = self.is_full(now)
-        lanes = [lane for lane in self.lanes.values() if lane.is_open(now)]
+        unable = set(never)
+        lanes = [lane for lane in self.lanes.values() if lane.is_open(now) and lane.tag not in unable]
         if is_full or not lanes:
             return None
         shunned = set(avoid)

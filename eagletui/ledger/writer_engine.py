@@ -9,7 +9,7 @@ from eagletui.core.money import Books, admit
 from eagletui.ledger.books import read_books
 from eagletui.ledger.codecs import unpack_prompt
 from eagletui.ledger.orders import Admission, AdmitRequest, QueuedSample, Recovery, SpooledFor
-from eagletui.ledger.turns import WAITS, asked_prompt
+from eagletui.ledger.turns import WAITS, asked_prompt, end_turns
 from eagletui.ledger.writer_base import Writer
 
 LONGEST_RETRY_S: Final = 3_660.0
@@ -101,6 +101,25 @@ class AttemptWriter(Writer):
                 admissions.append(Admission(request.sample_id, cursor.lastrowid, "admit"))
                 books = replace(books, held_pico=books.held_pico + request.hold_pico)
         return admissions
+
+    def give_up_unasked(self, samples: Sequence[tuple[int, str]]) -> None:
+        """Let queued samples fail that nobody can be asked for; a retry queues them again.
+
+        Args:
+            samples: id, and why in one sentence.
+        """
+        with self._transactions.begin() as connection:
+            for sample_id, why in samples:
+                moved = connection.execute(
+                    "UPDATE samples SET state = 'in_flight' WHERE id = ? AND state = 'queued'", (sample_id,)
+                ).rowcount
+                if moved:
+                    connection.execute(
+                        "UPDATE samples SET state = 'failed', failure_kind = 'no_endpoint', failure_detail = ?"
+                        " WHERE id = ?",
+                        (why, sample_id),
+                    )
+                    end_turns(connection, sample_id, "was not given (no_endpoint)")
 
     def mark_sent(self, attempt_ids: Sequence[int]) -> None:
         """Record that the requests are about to be written to the socket; from here a crash keeps their holds."""

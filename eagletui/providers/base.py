@@ -126,6 +126,12 @@ class Sampling:
     reasoning: str = "default"
     """`default` sends nothing; `off`, an effort (`low`, `medium`, `high`, ...) or a number of tokens is sent."""
 
+    @property
+    def parameters(self) -> frozenset[str]:
+        """Names of the optional request parameters this sends, as endpoints list them."""
+        optional = {"top_k": self.top_k, "seed": self.seed, "reasoning": None if self.reasoning == "default" else 1}
+        return frozenset({"temperature", "top_p", *(name for name, value in optional.items() if value is not None)})
+
 
 def reasoning_field(reasoning: str) -> Mapping[str, object]:
     """Return how the router is asked to think.

@@ -1,0 +1,73 @@
+"""A row's own sampling decides which endpoints may be asked for it."""
+
+import asyncio
+import json
+from collections import defaultdict
+
+from eagletui.core.chat import Message, Prompt
+from eagletui.engine.pace import Pace
+from eagletui.ledger.orders import NewPrompt
+from eagletui.providers.base import Sampling
+from tests.engine.conftest import NewRun
+from tests.providers.scripted_server import Exchange, scripted_server
+
+ANSWER = {
+    "id": "gen-1",
+    "provider": "Maker",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "Fine."}, "finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 9, "completion_tokens": 3, "cost": 0.00001},
+}
+
+
+def test_sampling_names_the_parameters_that_it_sends() -> None:
+    plain = {"temperature", "top_p"}
+    assert Sampling(1.0, 1.0).parameters == plain
+    assert Sampling(1.0, 1.0, top_k=3, seed=0, reasoning="low").parameters == plain | {"top_k", "seed", "reasoning"}
+
+
+def test_an_endpoint_that_cannot_take_a_request_is_never_chosen_for_it() -> None:
+    pace = Pace({"a": 5.0, "b": 1.0}, 1000)
+    assert [pace.choose(0.0, never=("a",)) for _ in range(5)] == ["b"] * 5
+    pace.lanes["b"].quarantined = True
+    assert pace.choose(0.0, never=("a",)) is None
+    assert pace.choose(0.0) == "a"
+
+
+async def test_rows_go_only_where_their_parameters_are_listed_and_fail_unasked_where_nobody_lists_them(
+    new_run: NewRun,
+) -> None:
+    asked: dict[str, set[str]] = defaultdict(set)
+
+    async def act(exchange: Exchange) -> None:
+        if "/endpoints " in exchange.head:
+            pricing = {"prompt": "0.000001", "completion": "0.000002", "request": "0"}
+            lists = {"maker/wide": ["temperature", "top_p", "top_k"], "maker/narrow": ["temperature", "top_p"]}
+            records = [
+                {"tag": tag, "provider_name": tag, "pricing": pricing, "supported_parameters": names}
+                for tag, names in lists.items()
+            ]
+            await exchange.reply(200, json.dumps({"data": {"endpoints": records}}).encode())
+        elif "/key " in exchange.head:
+            await exchange.reply(200, b'{"data":{"usage":0}}')
+        else:
+            body = json.loads(exchange.body)
+            asked[body["messages"][0]["content"].split()[0]].add(body["provider"]["only"][0])
+            await exchange.reply(200, json.dumps(ANSWER).encode(), {"Content-Type": "application/json"})
+
+    rows = {"plain": None, "choosy": '{"top_k": 7}', "seeded": '{"seed": true}'}
+    prompts = [
+        NewPrompt(f"{name}{n}", "d", Prompt((Message("user", f"{name} {n}"),), sampling_json=row), "")
+        for n in range(6)
+        for name, row in rows.items()
+    ]
+    async with scripted_server(act) as server:
+        run = new_run(server.base_url, prompts, pace={"stream": "never"})
+        assert await asyncio.to_thread(run.finish) == 1, run.log()
+    assert asked["plain"] == {"maker/wide", "maker/narrow"}
+    assert asked["choosy"] == {"maker/wide"}
+    assert "seeded" not in asked
+    with run.reader() as reader:
+        sample = reader.sample("seeded0")
+    assert sample is not None
+    assert (sample.row.state, sample.row.failure_kind, sample.attempts) == ("failed", "no_endpoint", ())
+    assert sample.row.failure_detail == "No endpoint on offer takes seed, which its sampling sets."
