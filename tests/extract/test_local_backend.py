@@ -76,6 +76,63 @@ def test_a_row_that_does_not_fit_is_split_and_a_sample_that_does_not_fit_is_refu
     assert [key for key, (streams, _) in computed.items() if streams is not None] == ["s0", "s1"]
 
 
+def test_a_device_that_is_too_small_for_the_self_test_gets_shorter_packs(
+    tiny_models: dict[Kind, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    backend = _backend(tiny_models["llama"], said)
+    tried = _small_device(backend, monkeypatch, room=125)
+    samples = _samples(90, 90, *(30,) * 12)
+    computed = _compute(backend, samples)
+    assert {sample.key for sample, streams, _ in computed if streams is not None} == {s.key for s in samples}
+    assert said == ["memory_short", "capture_mode"]
+    assert (backend.mode, backend.capture.budget_tokens) == ("packed", 120)
+    assert [rows for rows in tried if rows > 125] == [240], "a length is found too long once"
+
+
+def test_packs_stay_short_after_one_was_too_long_for_the_device(
+    tiny_models: dict[Kind, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    backend = _backend(tiny_models["llama"], said)
+    _compute(backend, _samples(20, 30))
+    tried = _small_device(backend, monkeypatch, room=300)
+    for _window in range(2):
+        computed = _compute(backend, _samples(*(100,) * 20))
+        assert sorted(sample.key for sample, streams, _ in computed if streams is not None) == sorted(
+            f"s{number}" for number in range(20)
+        )
+    assert tried[0] == 500
+    assert set(tried[1:]) == {200}
+    assert said == ["capture_mode", "memory_short"]
+
+
+def test_a_device_without_room_for_any_pack_runs_samples_one_by_one(
+    tiny_models: dict[Kind, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = _backend(tiny_models["llama"], [])
+    _small_device(backend, monkeypatch, room=20)
+    computed = _compute(backend, _samples(40, 20, 15))
+    assert backend.mode == "one_by_one"
+    assert [sample.key for sample, streams, _ in computed if streams is not None] == ["s1", "s2"]
+    assert "packs of 64 tokens do not fit into the memory of cpu" in backend.choice
+
+
+def _small_device(backend: LocalBackend, monkeypatch: pytest.MonkeyPatch, *, room: int) -> list[int]:
+    """Let forwards of more tokens fail as on a full device; return the lengths of all that were tried."""
+    tried: list[int] = []
+    plain = backend.capture._run
+
+    def run(ids: torch.Tensor, extra: dict[str, Any]) -> torch.Tensor:
+        tried.append(len(ids))
+        if len(ids) > room:
+            raise DeviceFullError(f"{len(ids)} tokens do not fit into the memory of cpu at once.")
+        return plain(ids, extra)
+
+    monkeypatch.setattr(backend.capture, "_run", run)
+    return tried
+
+
 def test_work_ends_between_forwards_when_asked_to(tmp_path: Path) -> None:
     backend = _backend(save_tiny_model(tmp_path / "model", "llama"), [])
     backend.capture.budget_tokens = 20

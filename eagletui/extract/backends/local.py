@@ -7,7 +7,7 @@ import torch
 
 from eagletui.core.features import FeatureLayers
 from eagletui.extract import widened
-from eagletui.extract.capture import Capture, DeviceFullError, Mode
+from eagletui.extract.capture import Capture, DeviceFullError, Mode, SelfTest
 from eagletui.extract.computing import Computed, refuse_broken, require_vocabulary
 from eagletui.extract.pack import plan_packs
 from eagletui.extract.sealer import Report
@@ -15,6 +15,10 @@ from eagletui.extract.shards import IdsSample
 
 SELF_TEST_SAMPLES: Final = 4
 """Real samples that the self-test runs both ways, cut so that they share one pack and need no more memory than work."""
+
+
+LEAST_TOKENS: Final = 64
+"""Where even a pack of so few does not fit into the device's memory, samples run one by one."""
 
 
 class LocalBackend:
@@ -63,27 +67,45 @@ class LocalBackend:
         ids = [torch.tensor(sample.token_ids, dtype=torch.int64) for sample in samples]
         if self.mode is None:
             self._choose(ids)
-        budget = self.capture.budget_tokens if self.mode == "packed" else 1
-        for pack in plan_packs([len(sample) for sample in ids], budget):
-            if not go_on():
-                return
-            for index, streams in zip(pack, self._run([ids[index] for index in pack]), strict=True):
-                if isinstance(streams, str):
-                    yield Computed(samples[index], None, streams)
-                else:
+        left = list(range(len(ids)))
+        while left:
+            packs = plan_packs([len(ids[index]) for index in left], self._budget())
+            undone: list[int] = []
+            for number, places in enumerate(packs):
+                if not go_on():
+                    return
+                pack = [left[place] for place in places]
+                try:
+                    computed = self._run([ids[index] for index in pack])
+                except DeviceFullError as error:
+                    if len(pack) == 1:
+                        yield Computed(samples[pack[0]], None, str(error))
+                        continue
+                    self._shrink(sum(len(ids[index]) for index in pack))
+                    undone = sorted(left[place] for rest in packs[number:] for place in rest)
+                    break
+                for index, streams in zip(pack, computed, strict=True):
                     yield refuse_broken(samples[index], streams)
-            del streams  # a view of the whole pack, which the next one needs not wait beside
+                del streams, computed  # views of the whole pack, which the next one needs not wait beside
+            left = undone
 
-    def _run(self, ids: list[torch.Tensor]) -> list[torch.Tensor | str]:
-        """Compute one pack; a refusal stands where a sample alone is too long for the device."""
-        try:
-            if self.mode == "packed":
-                return list(self.capture.packed(ids))
-            return [self.capture.alone(sample) for sample in ids]
-        except DeviceFullError as error:
-            if len(ids) == 1:
-                return [str(error)]
-        return [streams for sample in ids for streams in self._run([sample])]
+    def _budget(self) -> int:
+        return self.capture.budget_tokens if self.mode == "packed" else 1
+
+    def _run(self, ids: list[torch.Tensor]) -> list[torch.Tensor]:
+        if self.mode == "packed":
+            return list(self.capture.packed(ids))
+        return [self.capture.alone(sample) for sample in ids]
+
+    def _shrink(self, tokens: int) -> None:
+        """Let packs be half as long as one that was too long for the device, from now on."""
+        self.capture.budget_tokens = max(1, tokens // 2)
+        self._report(
+            "warn",
+            "memory_short",
+            f"{tokens:,} tokens do not fit into the memory of {self.place} at once: forwards take "
+            f"{self.capture.budget_tokens:,} from now on.",
+        )
 
     def _choose(self, ids: list[torch.Tensor]) -> None:
         obstacle = self.capture.packing_obstacle()
@@ -95,8 +117,12 @@ class LocalBackend:
             return
         if len(ids) < 2:
             return
-        share = max(2, self.capture.budget_tokens // SELF_TEST_SAMPLES)
-        result = self.capture.self_test([sample[:share] for sample in sorted(ids, key=len)[-SELF_TEST_SAMPLES:]])
+        result = self._test(sorted(ids, key=len)[-SELF_TEST_SAMPLES:])
+        if result is None:
+            why = f"packs of {LEAST_TOKENS} tokens do not fit into the memory of {self.place}"
+            self.mode, self.choice = "one_by_one", f"one_by_one: {why}"
+            self._report("warn", "self_test_failed", f"Samples run one by one: {why}.")
+            return
         if result.failure is not None:
             self.capture.widens = False  # it may be what failed
             self.mode, self.choice = "one_by_one", f"one_by_one: {result.failure}"
@@ -109,3 +135,14 @@ class LocalBackend:
             figures += f", {widened.SAID}"
         self.mode, self.choice = "packed", f"packed: {figures}, accepted up to {result.tolerance:.0e}"
         self._report("info", "capture_mode", f"Samples share forwards; the self-test ran {figures}.")
+
+    def _test(self, ids: list[torch.Tensor]) -> SelfTest | None:
+        """Run the self-test in as much memory as there is; None where no pack fits into it."""
+        while self.capture.budget_tokens >= LEAST_TOKENS:
+            share = max(2, self.capture.budget_tokens // SELF_TEST_SAMPLES)
+            cut = [sample[:share] for sample in ids]
+            try:
+                return self.capture.self_test(cut)
+            except DeviceFullError:
+                self._shrink(sum(map(len, cut)))
+        return None
