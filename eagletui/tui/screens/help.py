@@ -20,6 +20,8 @@ WORDS: Final[tuple[tuple[str, str], ...]] = (
     ("unattributed", "costs on the provider's key that no request explains"),
     ("stop-at", "no new request once this much is settled"),
     ("cap", "never committed beyond, worst case included"),
+    ("projected", "what the whole run costs if the rest costs as what has ended"),
+    ("limited by", "what keeps the pace from growing: cap, pace, endpoint, CPU or prompts"),
     ("counted / billed", "our token count / the provider's"),
     ("offset", "a named, proved constant between billed and counted"),
     ("drift", "billed - counted - offset; the percentage is of billed tokens"),
@@ -33,6 +35,9 @@ WORDS: Final[tuple[tuple[str, str], ...]] = (
     ("resegmented", "same bytes, other ids than the canonical encoding"),
     ("span", "a run of bytes where two tokenizations differ"),
     ("shard", "a sealed file of hidden states"),
+    ("lag", "samples whose hidden states could be computed and are not yet"),
+    ("verified", "eagletui verify read the shards back, and every check held"),
+    ("arbiter", "the target model, asked by eagletui arbitrate about answers without proof"),
 )
 _LIST_TITLE: Final = "In lists"
 
