@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from eagletui.core.disk_outlook import DiskOutlook, ToWrite
 from eagletui.core.findings import FAULTY_FEATURES
 from eagletui.core.gauges import ExtractorDetail, Gpu, Machine, read_detail
+from eagletui.core.opinions import SOUND
 from eagletui.ledger.filters import UNPROVED
 from eagletui.ledger.reader_opinions import ArbiterFigures
 from eagletui.ledger.rows import ShardRow, TickRow
@@ -58,19 +59,27 @@ def detail_of(snapshot: Snapshot) -> ExtractorDetail | None:
 def progress(snapshot: Snapshot, ticks: Sequence[TickRow]) -> dict[str, Pieces]:
     """How far extraction is."""
     extract = snapshot.extract
-    wanted = extract.samples + extract.pending
+    current, wanted = current_and_wanted(snapshot)
     now = pace(snapshot, ticks)
     each = f" of {figures.size(extract.bytes // extract.rows)}" if extract.rows else ""
     return {
         "features": (
-            (figures.count(extract.samples), "bold"),
-            f" / {figures.count(wanted)} trainable    {figures.percent(figures.share(extract.samples, wanted))}",
+            (figures.count(current), "bold"),
+            f" / {figures.count(wanted)} trainable    {figures.percent(figures.share(current, wanted))}",
         ),
         "shards": (f"{figures.count(extract.shards)} sealed   {figures.size(extract.bytes)}",),
         "rows": (f"{figures.count(extract.rows)}{each}, one a token",),
         "lag": (lag(snapshot, now),),
         "rate": rate(snapshot, now),
     }
+
+
+def current_and_wanted(snapshot: Snapshot) -> tuple[int, int]:
+    """Count samples with features over their present ids, and all that can have some."""
+    trainable = sum(snapshot.usability.get(kind, 0) for kind in SOUND)
+    # A sample whose ids changed since has features and waits for new ones: it is counted once.
+    current = max(0, min(snapshot.extract.samples, trainable - snapshot.extract.pending))
+    return current, current + snapshot.extract.pending
 
 
 def lag(snapshot: Snapshot, now: Pace | None) -> str:
@@ -127,8 +136,8 @@ def arbiter(snapshot: Snapshot, known: ArbiterFigures | None, now: float) -> Pie
 
 def level(snapshot: Snapshot) -> Level:
     """The bar of extraction."""
-    wanted = snapshot.extract.samples + snapshot.extract.pending
-    return Level(snapshot.extract.samples / wanted if wanted else 0.0)
+    current, wanted = current_and_wanted(snapshot)
+    return Level(current / wanted if wanted else 0.0)
 
 
 def extractor(snapshot: Snapshot) -> Pieces:

@@ -264,8 +264,8 @@ def banner(snapshot: Snapshot, now: float, restart: str, last_words: str = "") -
     return None
 
 
-_EXPORT: Final = ("app.samples", "samples, e there exports")
-_RETRY: Final = ("app.samples", "samples, r there retries")
+_EXPORT: Final = ("app.samples", "samples, e exports")
+_RETRY: Final = ("app.samples", "samples, r retries")
 _VERDICTS: Final = ("app.verdicts", "sign verdicts")
 
 
@@ -273,7 +273,10 @@ def _done(snapshot: Snapshot) -> str:
     failed = snapshot.states["failed"] + snapshot.states["refused"]
     lost = f", {figures.count(failed)} failed" if failed else ""
     waiting = snapshot.extract.pending
-    features = f" {figures.plural(waiting, 'sample')} wait for features." if waiting and snapshot.extract.shards else ""
+    wait = "waits" if waiting == 1 else "wait"
+    features = (
+        f" {figures.plural(waiting, 'sample')} {wait} for features." if waiting and snapshot.extract.shards else ""
+    )
     queued = snapshot.states["queued"]
     again = f" {figures.plural(queued, 'sample')} queued again." if queued else ""
     return f"Done: {figures.count(snapshot.answered)} answered{lost}.{again}{features}"

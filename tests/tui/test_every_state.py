@@ -115,7 +115,7 @@ STATES: Final = (
         "done",
         both(run_in("done"), nothing_left),
         "■ DONE",
-        ("Done: 37 answered, 3 failed.", "r there retries"),
+        ("Done: 37 answered, 3 failed.", "r retries"),
         ("app.verdicts", "app.samples"),
     ),
     State(

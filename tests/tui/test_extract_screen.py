@@ -89,6 +89,15 @@ def test_the_arbiter_is_summed_up(busy: Built) -> None:
     assert plain(extract_text.arbiter(snapshot, asked, START + 720)) == ("8 asked, 3 inferred, 1 other ids, 12 min ago")
 
 
+def test_a_sample_whose_ids_changed_is_counted_once(busy: Built) -> None:
+    snapshot = snapshot_of(busy)
+    assert extract_text.current_and_wanted(snapshot) == (10, 37)
+    stale = replace(snapshot, extract=replace(snapshot.extract, samples=37, pending=1))
+    assert extract_text.current_and_wanted(stale) == (36, 37)
+    as_text = replace(snapshot, extract=replace(snapshot.extract, samples=0, pending=0))
+    assert extract_text.current_and_wanted(as_text) == (0, 0)
+
+
 def test_lag_tells_its_trend(busy: Built) -> None:
     snapshot = snapshot_of(busy)
 
