@@ -18,7 +18,8 @@ CONTEXT_TOKENS: Final = 2048
 MAX_COMPLETION_TOKENS: Final = 1024
 _PICO_PER_USD: Final = 10**12
 _MILLION: Final = 1_000_000
-_SAMPLING: Final = ("max_tokens", "temperature", "top_p", "top_k", "seed")
+_SAMPLING: Final = ("max_tokens", "temperature", "top_p", "top_k", "seed", "tools")
+"""Tools are handed to the model's own template, which has no place for them."""
 
 
 @dataclass(frozen=True, slots=True)

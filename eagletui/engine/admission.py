@@ -10,6 +10,7 @@ from typing import Final
 from eagletui.engine.answers import AnswerDesk, ReadySample
 from eagletui.engine.budget import PromptBounds
 from eagletui.engine.dispatch import Dispatcher, Flight
+from eagletui.engine.fitness import fits, needs_of, why_none
 from eagletui.engine.gates import Gates
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.load import StreamShare
@@ -55,8 +56,10 @@ class Admissions:
     """No sample is queued, not even one that waits for its time."""
     money_waits: bool = False
     """The next request fits only after open holds are released."""
-    _unasked: list[ReadySample] = field(default_factory=list)
-    """Rows whose sampling no endpoint on offer takes."""
+    _unasked: list[tuple[ReadySample, str]] = field(default_factory=list)
+    """Samples for which nobody can be asked, and why."""
+    _held_back: int = 0
+    """Of those ready: samples that wait for the few endpoints that they fit."""
     _refilling: asyncio.Task[None] | None = None
     _is_rendering: bool = False
     """Prompts of samples that are due are not ready yet."""
@@ -134,6 +137,8 @@ class Admissions:
             return "pace"
         if not self.pace.has_open_lane(now):
             return "endpoint"
+        if self._held_back and self._held_back == len(self.ready):
+            return "endpoint"
         if self.ready or self._is_rendering:
             return "cpu"  # there are prompts and room for them, and this process does not get to it
         return "prompts"
@@ -145,32 +150,30 @@ class Admissions:
         if self.ready and not self.pace.has_working_lane:
             self._want_endpoints(now)
             return []
+        usable = {tag for tag, lane in self.pace.lanes.items() if lane.is_usable}
         picked: list[tuple[ReadySample, str]] = []
         waiting: list[ReadySample] = []
         while self.ready and len(picked) < ADMIT_ROWS:
-            parameters = self.ready[0].sampling.parameters
-            if self.market.missing(parameters):
-                self._unasked.append(self.ready.popleft())
+            needs = needs_of(self.ready[0])
+            never = [tag for tag, endpoint in self.market.endpoints.items() if not fits(endpoint, needs)]
+            if usable.issubset(never):
+                self._unasked.append((self.ready.popleft(), why_none(self.market.offered, usable, needs)))
                 continue
             avoided = self.avoid.get(self.ready[0].sample.id)
-            never = self.market.lacking(parameters)
             tag = self.pace.choose(now, () if avoided is None else (avoided,), never)
             if tag is None and never:
-                waiting.append(self.ready.popleft())  # others need not wait for the few endpoints that take this one
+                waiting.append(self.ready.popleft())  # others need not wait for the few endpoints that this one fits
             elif tag is None:
                 break
             else:
                 picked.append((self.ready.popleft(), tag))
         self.ready.extendleft(reversed(waiting))
+        self._held_back = len(waiting)
         return picked
 
     async def _give_up_unasked(self) -> None:
-        """Let samples fail that no endpoint on offer takes, before any money is held for them."""
-        given_up = [
-            (ready.sample.id, f"No endpoint on offer takes {' and '.join(missing)}, which its sampling sets.")
-            for ready in self._unasked
-            if (missing := self.market.missing(ready.sampling.parameters))
-        ]
+        """Let samples fail for which nobody can be asked, before any money is held for them."""
+        given_up = [(ready.sample.id, why) for ready, why in self._unasked]
         self._unasked.clear()
         await self.ledger.do(lambda writer: writer.give_up_unasked(given_up))
 

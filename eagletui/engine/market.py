@@ -90,17 +90,6 @@ class Market:
             ]
         )
 
-    def lacking(self, parameters: frozenset[str]) -> list[str]:
-        """Return the endpoints that list their parameters and not all of these: they would refuse the request."""
-        return [tag for tag, endpoint in self.endpoints.items() if _lacks(endpoint, parameters)]
-
-    def missing(self, parameters: frozenset[str]) -> list[str]:
-        """Return which of the parameters keep a request from every endpoint on offer; empty if one takes it."""
-        offered = self.offered.values()
-        if not offered or not all(_lacks(endpoint, parameters) for endpoint in offered):
-            return []
-        return sorted(set.union(*(set(parameters - endpoint.parameters) for endpoint in offered)))
-
     def _put(self, endpoint: Endpoint) -> None:
         self.endpoints[endpoint.tag] = endpoint
         self.manners[endpoint.tag] = manner(endpoint, self.stream)
@@ -126,10 +115,6 @@ def record(writer: LedgerWriter, endpoints: Mapping[str, Endpoint]) -> None:
                 max_completion_tokens=endpoint.max_completion_tokens,
                 raw_json=endpoint.raw_json,
             )
-
-
-def _lacks(endpoint: Endpoint, parameters: frozenset[str]) -> bool:
-    return bool(endpoint.parameters) and not endpoint.parameters.issuperset(parameters)
 
 
 def _is_dearer(new: Price, old: Price) -> bool:

@@ -1,7 +1,8 @@
-"""A row's own sampling decides which endpoints may be asked for it."""
+"""A row's own sampling, tools and length decide which endpoints may be asked for it."""
 
 import asyncio
 import json
+import re
 from collections import defaultdict
 
 from eagletui.core.chat import Message, Prompt
@@ -33,7 +34,7 @@ def test_an_endpoint_that_cannot_take_a_request_is_never_chosen_for_it() -> None
     assert pace.choose(0.0) == "a"
 
 
-async def test_rows_go_only_where_their_parameters_are_listed_and_fail_unasked_where_nobody_lists_them(
+async def test_rows_go_only_where_they_fit_and_fail_unasked_where_they_fit_nowhere(
     new_run: NewRun,
 ) -> None:
     asked: dict[str, set[str]] = defaultdict(set)
@@ -41,9 +42,10 @@ async def test_rows_go_only_where_their_parameters_are_listed_and_fail_unasked_w
     async def act(exchange: Exchange) -> None:
         if "/endpoints " in exchange.head:
             pricing = {"prompt": "0.000001", "completion": "0.000002", "request": "0"}
-            lists = {"maker/wide": ["temperature", "top_p", "top_k"], "maker/narrow": ["temperature", "top_p"]}
+            lists = {"maker/wide": ["temperature", "top_p", "top_k", "tools"], "maker/narrow": ["temperature", "top_p"]}
+            limits = {"maker/wide": {"context_length": 1000}, "maker/narrow": {"max_prompt_tokens": 200}}
             records = [
-                {"tag": tag, "provider_name": tag, "pricing": pricing, "supported_parameters": names}
+                {"tag": tag, "provider_name": tag, "pricing": pricing, "supported_parameters": names, **limits[tag]}
                 for tag, names in lists.items()
             ]
             await exchange.reply(200, json.dumps({"data": {"endpoints": records}}).encode())
@@ -55,19 +57,33 @@ async def test_rows_go_only_where_their_parameters_are_listed_and_fail_unasked_w
             await exchange.reply(200, json.dumps(ANSWER).encode(), {"Content-Type": "application/json"})
 
     rows = {"plain": None, "choosy": '{"top_k": 7}', "seeded": '{"seed": true}'}
+    tools = '[{"type": "function", "function": {"name": "find", "parameters": {"type": "object", "properties": {}}}}]'
     prompts = [
         NewPrompt(f"{name}{n}", "d", Prompt((Message("user", f"{name} {n}"),), sampling_json=row), "")
         for n in range(6)
         for name, row in rows.items()
     ]
+    for n in range(6):
+        prompts.append(NewPrompt(f"tools{n}", "d", Prompt((Message("user", "tools"),), tools_json=tools), ""))
+        prompts.append(NewPrompt(f"long{n}", "d", Prompt((Message("user", "long " * 300),)), ""))
+    prompts.append(NewPrompt("endless", "d", Prompt((Message("user", "endless " * 1200),)), ""))
     async with scripted_server(act) as server:
         run = new_run(server.base_url, prompts, pace={"stream": "never"})
         assert await asyncio.to_thread(run.finish) == 1, run.log()
     assert asked["plain"] == {"maker/wide", "maker/narrow"}
     assert asked["choosy"] == {"maker/wide"}
-    assert "seeded" not in asked
+    assert asked["tools"] == {"maker/wide"}
+    assert asked["long"] == {"maker/wide"}
+    assert asked.keys() == {"plain", "choosy", "tools", "long"}
     with run.reader() as reader:
-        sample = reader.sample("seeded0")
+        sample, endless = reader.sample("seeded0"), reader.sample("endless")
+    assert endless is not None
+    assert (endless.row.state, endless.attempts) == ("failed", ())
+    assert re.fullmatch(
+        r"No endpoint can be asked for this prompt of [\d,]+ tokens with max_tokens = 64: maker/narrow takes prompts "
+        r"of at most 200 tokens; maker/wide has a context of 1,000 tokens\.",
+        endless.row.failure_detail or "",
+    )
     assert sample is not None
     assert (sample.row.state, sample.row.failure_kind, sample.attempts) == ("failed", "no_endpoint", ())
-    assert sample.row.failure_detail == "No endpoint on offer takes seed, which its sampling sets."
+    assert sample.row.failure_detail == "No endpoint on offer takes seed, which it sets."
