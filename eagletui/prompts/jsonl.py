@@ -66,6 +66,7 @@ class PromptFile:
     def __iter__(self) -> Iterator[PromptRecord | Problem]:
         """Read the file to its end, whatever is wrong with single lines."""
         digest = hashlib.sha256()
+        stem = self.path.name.split(".")[0] or self.path.name
         records = False
         try:
             with self.path.open("rb") as file:
@@ -78,7 +79,7 @@ class PromptFile:
                     if not line.strip():
                         continue
                     records = True
-                    yield self._read(number, line)
+                    yield self._read(number, line, stem)
                     if len(line) == MAX_LINE_BYTES:
                         return
         except OSError as error:
@@ -88,9 +89,9 @@ class PromptFile:
             yield self._problem(None, None, "an empty file", "one JSON object a line")
         self.sha256 = digest.hexdigest()
 
-    def _read(self, number: int, line: bytes) -> PromptRecord | Problem:
+    def _read(self, number: int, line: bytes, stem: str) -> PromptRecord | Problem:
         try:
-            return read_record(number, line, self.path.name.split(".")[0] or self.path.name, self.turns)
+            return read_record(number, line, stem, self.turns)
         except Fault as fault:
             return self._problem(number, fault.field, fault.found, fault.expected)
 

@@ -43,9 +43,10 @@ class SeenKeys:
         return None
 
     def _slot(self, digest: int) -> int:
-        mask = len(self._hashes) - 1
+        hashes = self._hashes
+        mask = len(hashes) - 1
         slot = digest & mask
-        while self._hashes[slot] not in (0, digest):
+        while (there := hashes[slot]) and there != digest:
             slot = (slot + 1) & mask
         return slot
 
