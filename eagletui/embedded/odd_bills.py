@@ -75,10 +75,13 @@ async def excess_reasoning(exchange: Exchange, *, reasoning_tokens: int = 100_00
     return await _with_usage(exchange, lambda usage: usage | {"completion_tokens_details": details})
 
 
-async def late_bill(exchange: Exchange, *, after_s: float = 1.0) -> web.StreamResponse:
-    """Fail inside the server, and enter the answer in the books only some time later."""
+async def late_bill(exchange: Exchange, *, after_s: float = 1.0, named: bool = True) -> web.StreamResponse:
+    """Fail inside the server, or without a generation id, and enter the answer in the books only some time later."""
     answer = await exchange.generate()
     exchange.bill_later(answer, after_s)
+    if not named:
+        exchange.cut_off()
+        return web.Response(status=500)
     error = wire.error_object(500, "Internal Server Error", error_type="server")
     return await exchange.send_json(500, {"error": error})
 

@@ -183,6 +183,17 @@ def test_a_cut_answer_without_generation_id_is_billed(start_provider: StartProvi
     assert row["cost_pico"] > 0
 
 
+def test_a_late_bill_may_be_that_of_a_request_without_an_answer(start_provider: StartProvider) -> None:
+    provider = start_provider(fault("late_bill", "{ after_s = 0.1, named = false }"))
+    with pytest.raises(httpx.RemoteProtocolError):
+        post(provider, request_body(provider))
+    assert provider.books()["rows"] == []
+    deadline = time.monotonic() + 10
+    while not provider.books()["rows"]:
+        assert time.monotonic() < deadline
+    assert only_row(provider)["cost_pico"] > 0
+
+
 def test_a_late_bill_appears_in_the_books_after_the_failure(start_provider: StartProvider) -> None:
     provider = start_provider(fault("late_bill", "{ after_s = 0.3 }"))
     response = post(provider, request_body(provider))

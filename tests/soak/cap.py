@@ -1,7 +1,8 @@
 """The cap campaign: random faults, kills, restarts, limits and prices; the provider's books are the witness.
 
 `python -m tests.soak.cap [--seeds N] [--first SEED] [--jobs N] [--keep]`. Each seed is one run of a few samples;
-engines and providers are killed at random moments, or exactly at a step that matters. A failing seed is printed with
+engines and providers are killed at random moments, or exactly at a step that matters; every third run begins with
+bills that come late. A failing seed is printed with
 the command that draws it again; its folder is kept. What the operating system schedules is not part of a seed.
 """
 

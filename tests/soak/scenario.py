@@ -42,6 +42,15 @@ FAULTS: Final = (
 )
 """Every kind that keeps to its published price and leaves the key's figure true."""
 
+LATE_EVERY: Final = 3
+"""Every so many seeds begin with the following."""
+LATE_S: Final = 1.4
+LATE_FAULTS: Final = (
+    f'[[fault]]\nkind = "late_bill"\nparams = {{ after_s = {LATE_S}, named = false }}\n'
+    "match = { probability = 0.5, seed = 1 }\ntimes = 6\n"
+)
+"""Bills without a known generation that come when the key has been at rest for long."""
+
 POINTS: Final = (
     "admit",
     "mark_sent",
@@ -122,6 +131,10 @@ class Life:
     acts: tuple[Act, ...]
 
 
+LATE_LIFE: Final = Life(None, (Act(0.3, "pause"), Act(LATE_S + 0.4, "resume"), Act(0.3, "pause_now"), Act(0.1, "wait")))
+"""A run that rests until late bills have come, and then goes on to buy."""
+
+
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """One run."""
@@ -145,6 +158,7 @@ class Scenario:
 def draw(seed: int) -> Scenario:
     """Return the scenario of a seed."""
     dice = Random(seed)
+    late = seed % LATE_EVERY == 0
     receivers = int(dice.random() < _WITH_RECEIVERS)
     cap_pico = dice.randint(1, 14) * HOLD_PICO
     return Scenario(
@@ -154,10 +168,11 @@ def draw(seed: int) -> Scenario:
         max_in_flight=dice.randint(1, 8),
         cap_pico=cap_pico,
         stop_at_pico=int(cap_pico * dice.uniform(0.2, 1.0)),
-        script=_script(dice),
+        script=(LATE_FAULTS if late else "") + _script(dice),
         latency_s=dice.choice((0.0, 0.01, 0.04)),
         tokens_per_s=dice.choice((400.0, 1500.0, 10_000.0)),
-        lives=tuple(_life(dice, receivers) for _ in range(2 if receivers else dice.randint(2, 5))),
+        lives=(LATE_LIFE,) * late
+        + tuple(_life(dice, receivers) for _ in range(2 if receivers else dice.randint(2, 5))),
         receivers=receivers,
     )
 
