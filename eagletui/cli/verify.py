@@ -26,7 +26,13 @@ def verify(
         Path, typer.Option("--model", metavar="PATH", help="Target model: a folder of safetensors or a .gguf file.")
     ],
     samples: Annotated[
-        int | None, typer.Option("--samples", metavar="N", min=1, help="Run a fresh forward over N samples.")
+        int | None,
+        typer.Option(
+            "--samples",
+            metavar="N",
+            min=1,
+            help="Run a fresh forward over N samples, not one of each file and of 500.",
+        ),
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:
@@ -47,18 +53,17 @@ def verify(
         if sys.stderr.isatty():
             print(f"\rread {done} of {counted(total, unit)}", end="", file=sys.stderr, flush=True)
 
-    compared = samples or checking.COMPARED_SAMPLES
     if exported is None:
         features = checking.features_folder(folder)
         ledger = features.resolve().parent / "ledger.sqlite"
         last_shard_id = _last_shard_id(ledger)
-        verdict = checking.verify(features, model, compared=compared, on_shard=on_step)
+        verdict = checking.verify(features, model, compared=samples, on_shard=on_step)
         if last_shard_id:
             _record(ledger, last_shard_id, verdict)
     else:
         from eagletui.export.check import verify_export
 
-        verdict = verify_export(folder, exported, model, compared=compared, on_row=on_step)
+        verdict = verify_export(folder, exported, model, compared=samples, on_row=on_step)
     if sys.stderr.isatty():
         say("")
     if json_:
@@ -81,7 +86,9 @@ def verify(
         print_table(("check", "result", "detail"), rows)
         files = counted(verdict.shards, "shard" if exported is None else "file")
         print(f"{counted(verdict.samples, 'sample')} in {files}: ", end="")
-        print("everything holds." if verdict.ok else "these features must not be trained on.")
+        looks = " and ".join(verdict.to_look_at)
+        holds = f"nothing is wrong, but {looks} should be looked at." if looks else "everything holds."
+        print(holds if verdict.ok else "these features must not be trained on.")
     return 0 if verdict.ok else FAILED
 
 

@@ -25,11 +25,8 @@ from eagletui.export.ledger_ids import ledger_digests
 from eagletui.export.trainer_files import read_record, trainer_rows
 from eagletui.export.trainer_folder import JOURNAL, ExportedRow, TrainerManifest, read_rows
 from eagletui.export.vocabulary import load_vocabulary, vocabulary_digest
-from eagletui.extract.capture import Capture
-from eagletui.extract.checks import Check, Faults, Verdict, judge
-from eagletui.extract.replay import compare
+from eagletui.extract.checks import Check, Comparing, Faults, Verdict, judge, worth_comparing
 from eagletui.extract.shards import Record, hash_file
-from eagletui.extract.verify import COMPARED_SAMPLES
 from eagletui.models.checkpoint import read_checkpoint
 from eagletui.models.load import TargetModel, load_target
 
@@ -41,7 +38,7 @@ def verify_export(
     manifest: TrainerManifest,
     model: Path,
     *,
-    compared: int = COMPARED_SAMPLES,
+    compared: int | None = None,
     device: str = "auto",
     on_row: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> Verdict:
@@ -51,7 +48,7 @@ def verify_export(
         folder: the exported folder.
         manifest: its manifest.
         model: the target model.
-        compared: how many rows to run a fresh forward over.
+        compared: how many rows to run a fresh forward over; None: see `worth_comparing`.
         device: where to run it.
         on_row: told after each row: how many are read, out of how many.
 
@@ -60,31 +57,38 @@ def verify_export(
         ModelError: the model does not load.
     """
     rows = read_rows(folder)
-    reading = _Reading(folder, manifest, rows)
-    picked = set(random.Random(_SEED).sample(range(len(rows)), k=min(compared, len(rows))))
+    target = load_target(model, dtype=_dtype(manifest), device=device) if manifest.route == "offline" else None
+    comparing = None if target is None else _comparing(manifest, target)
+    reading = _Reading(folder, manifest, rows, comparing)
+    count = worth_comparing(len(rows), 1) if compared is None else min(compared, len(rows))
+    picked = set(random.Random(_SEED).sample(range(len(rows)), k=count))
     for number, row in enumerate(rows):
         reading.read(number, row, number in picked)
         on_row(number + 1, len(rows))
     checks = [*reading.checks(), *_vocabulary(folder, manifest, rows, reading.counts)]
-    if manifest.route == "offline":
-        target = load_target(model, dtype=_dtype(manifest), device=device)
-        checks += _against_model(manifest, target, reading.chosen)
+    if comparing is not None:
+        comparing.close()
+    if target is not None:
+        checks += _against_model(manifest, target, comparing)
         if target.vocab_size < manifest.vocabulary.target_size:
             checks.append(_vocabulary_size(manifest, target.vocab_size))
     else:
         checks.append(_vocabulary_size(manifest, read_checkpoint(model).vocab_size))
-    return Verdict(tuple(checks), len(rows), sum(row.tokens for row in rows), reading.files, len(reading.chosen))
+    found = len(comparing.found) if comparing else 0
+    return Verdict(tuple(checks), len(rows), sum(row.tokens for row in rows), reading.files, found)
 
 
 class _Reading:
     """Reads row after row and gathers what is wrong with them."""
 
-    def __init__(self, folder: Path, manifest: TrainerManifest, rows: list[ExportedRow]) -> None:
+    def __init__(
+        self, folder: Path, manifest: TrainerManifest, rows: list[ExportedRow], comparing: Comparing | None
+    ) -> None:
         self.folder = folder
         self.manifest = manifest
         self.rows = rows
         self.files = 0
-        self.chosen: list[Record] = []
+        self.comparing = comparing
         self.counts: Counter[int] = Counter()
         """Sampled tokens of the rows that the draft vocabulary was chosen from."""
         self.all_counts: Counter[int] = Counter()
@@ -111,8 +115,8 @@ class _Reading:
         if record is not None:
             ids = record.token_ids.tolist()
             self._check_ids(self._form.path(number), row, ids, record.loss_mask.tolist())
-            if self._check_values(record, number) and is_picked:
-                self.chosen.append(record)
+            if self._check_values(record, number) and is_picked and self.comparing is not None:
+                self.comparing.add(record)
         if ids is not None:
             sampled = ids[row.prompt_tokens :]
             self.all_counts.update(sampled)
@@ -225,7 +229,16 @@ def _vocabulary_size(manifest: TrainerManifest, model_size: int) -> Check:
     return Check("vocabulary_size", fits, "error", detail)
 
 
-def _against_model(manifest: TrainerManifest, target: TargetModel, chosen: list[Record]) -> Iterator[Check]:
+def _comparing(manifest: TrainerManifest, target: TargetModel) -> Comparing | None:
+    """Hook the model; None where it has other sizes than the one the features were made with."""
+    facts = manifest.target
+    if (target.hidden_size, target.num_layers) != (facts.hidden_size, facts.num_layers):
+        return None
+    layers = FeatureLayers(facts.num_layers, facts.layers_entering)
+    return Comparing(target, layers, manifest.last_hidden_norm or "pre", was_fp8=facts.stored == "fp8")
+
+
+def _against_model(manifest: TrainerManifest, target: TargetModel, comparing: Comparing | None) -> Iterator[Check]:
     facts = manifest.target
     same = target.hash.xxh3 == facts.xxh3
     detail = f"the files of {target.path} are those the features were made with"
@@ -233,21 +246,12 @@ def _against_model(manifest: TrainerManifest, target: TargetModel, chosen: list[
         detail = f"the files of {target.path} are not those the features were made with ({facts.path})"
     yield Check("model", same, "error", detail)
     yield _conventions(manifest)
-    if (target.hidden_size, target.num_layers) != (facts.hidden_size, facts.num_layers):
+    if comparing is None:
         sizes = f"{target.num_layers} layers of width {target.hidden_size}"
         stated = f"{facts.num_layers} of width {facts.hidden_size}"
         yield Check("streams", False, "error", f"the model has {sizes}, the manifest says {stated}")
         return
-    fitting = [
-        record
-        for record in chosen
-        if 0 <= int(record.token_ids.min()) <= int(record.token_ids.max()) < target.vocab_size
-    ]
-    capture = Capture(target, FeatureLayers(facts.num_layers, facts.layers_entering))
-    norm, was_fp8 = manifest.last_hidden_norm or "pre", facts.stored == "fp8"
-    compared = [compare(capture, record, norm, was_fp8=was_fp8) for record in fitting]
-    capture.close()
-    yield from judge(compared)
+    yield from judge(comparing.found)
 
 
 def _conventions(manifest: TrainerManifest) -> Check:

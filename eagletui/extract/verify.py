@@ -1,9 +1,8 @@
 """Check a features folder: files, ids, values, and the streams against the model they claim to come from."""
 
-import random
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Final
 
@@ -13,18 +12,13 @@ from eagletui.core.errors import RunError
 from eagletui.core.features import sampled_mask
 from eagletui.extract import widened
 from eagletui.extract.acknowledged import read_acknowledged
-from eagletui.extract.capture import Capture
-from eagletui.extract.checks import Check, Faults, Verdict, judge
+from eagletui.extract.checks import Check, Comparing, Faults, Verdict, judge, spread_over, worth_comparing
 from eagletui.extract.manifest import ListedShard, Manifest, read_manifest, read_shard_list
-from eagletui.extract.replay import compare
 from eagletui.extract.shards import Record, ShardReader, hash_file
 from eagletui.extract.storage import open_storage
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_features import FeaturesReader, StoredFeature
 from eagletui.models.load import TargetModel, load_target
-
-COMPARED_SAMPLES: Final = 16
-"""Samples that a fresh forward is run over, spread over the shards."""
 
 _SEED: Final = 7
 
@@ -39,7 +33,7 @@ def verify(
     folder: Path,
     model: Path,
     *,
-    compared: int = COMPARED_SAMPLES,
+    compared: int | None = None,
     device: str = "auto",
     on_shard: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> Verdict:
@@ -48,7 +42,7 @@ def verify(
     Args:
         folder: the features folder. Where it is a run's, the ledger beside it is the truth about shards and ids.
         model: the target model.
-        compared: how many samples to run a fresh forward over.
+        compared: how many samples to run a fresh forward over, spread over the shards; None: see `worth_comparing`.
         device: where to run it.
         on_shard: told after each shard: how many are read, out of how many.
 
@@ -58,8 +52,15 @@ def verify(
     """
     manifest = read_manifest(folder)
     target = load_target(model, dtype=manifest.dtype, device=device)
-    reading = _Reading(folder, manifest)
+    same_sizes = (target.hidden_size, target.num_layers) == (manifest.hidden_size, manifest.num_layers)
     with ExitStack() as stack:
+        comparing: Comparing | None = None
+        if same_sizes:
+            comparing = stack.enter_context(
+                closing(Comparing(target, manifest.layers, was_fp8=manifest.stored == "fp8"))
+            )
+            comparing.capture.widens = comparing.capture.widens and widened.SAID in manifest.capture
+        reading = _Reading(folder, manifest, comparing)
         ledger = folder.resolve().parent / "ledger.sqlite"
         if ledger.is_file():
             reading.ledger = stack.enter_context(FeaturesReader(ledger))
@@ -69,26 +70,27 @@ def verify(
             listed = read_shard_list(folder)
         listed = tuple(shard for shard in listed if shard.path not in reading.acknowledged)
         total = sum(shard.samples for shard in listed)
-        picked = set(random.Random(_SEED).sample(range(total), k=min(compared, total)))
+        count = worth_comparing(total, len(listed)) if compared is None else min(compared, total)
+        picked = spread_over([shard.samples for shard in listed], count, _SEED)
         before = 0
         for done, shard in enumerate(listed, 1):
             reading.read(shard, {number - before for number in picked})
             before += shard.samples
             on_shard(done, len(listed))
-    checks = [*reading.checks(listed), *_against_model(manifest, target, reading.chosen)]
+    checks = [*reading.checks(listed), *_against_model(manifest, target, comparing)]
     rows = sum(shard.rows for shard in listed)
-    return Verdict(tuple(checks), len(reading.seen), rows, len(listed), len(reading.chosen))
+    return Verdict(tuple(checks), len(reading.seen), rows, len(listed), len(comparing.found) if comparing else 0)
 
 
 class _Reading:
     """Reads shard after shard and gathers what is wrong with them."""
 
-    def __init__(self, folder: Path, manifest: Manifest) -> None:
+    def __init__(self, folder: Path, manifest: Manifest, comparing: Comparing | None) -> None:
         self.folder = folder
         self.manifest = manifest
         self.storage = open_storage(folder, manifest.storage)
         self.ledger: FeaturesReader | None = None
-        self.chosen: list[Record] = []
+        self.comparing = comparing
         self.seen: Counter[str] = Counter()
         self.acknowledged = read_acknowledged(folder)
         fine = "every listed shard has its size and hash, and no other is there"
@@ -121,9 +123,9 @@ class _Reading:
                 self._check_ids(record, shard.path)
                 if expected is not None:
                     self._check_recorded(record, expected)
-                if self._check_values(record, shard.path) and position in picked:
-                    copies = (record.token_ids.clone(), record.loss_mask.clone(), record.hidden_states.clone())
-                    self.chosen.append(Record(record.key, *copies))
+                is_finite = self._check_values(record, shard.path)
+                if is_finite and position in picked and self.comparing is not None:
+                    self.comparing.add(record)
 
     def checks(self, listed: tuple[ListedShard, ...]) -> Iterator[Check]:
         """Yield the answers."""
@@ -206,29 +208,19 @@ class _Reading:
         return finite
 
 
-def _against_model(manifest: Manifest, target: TargetModel, chosen: list[Record]) -> Iterator[Check]:
+def _against_model(manifest: Manifest, target: TargetModel, comparing: Comparing | None) -> Iterator[Check]:
     same = target.hash.xxh3 == manifest.model_xxh3
     detail = f"the files of {target.path} are those the features were made with"
     if not same:
         detail = f"the files of {target.path} are not those the features were made with ({manifest.model_path})"
     yield Check("model", same, "error", detail)
     yield _check_conventions(manifest)
-    if (target.hidden_size, target.num_layers) != (manifest.hidden_size, manifest.num_layers):
+    if comparing is None:
         sizes = f"{target.num_layers} layers of width {target.hidden_size}"
         stated = f"{manifest.num_layers} of width {manifest.hidden_size}"
         yield Check("streams", False, "error", f"the model has {sizes}, the manifest says {stated}")
         return
-    fitting = [
-        record
-        for record in chosen
-        if 0 <= int(record.token_ids.min()) <= int(record.token_ids.max()) < target.vocab_size
-        and record.hidden_states.shape[2] == target.hidden_size
-    ]
-    capture = Capture(target, manifest.layers)
-    capture.widens = capture.widens and widened.SAID in manifest.capture
-    compared = [compare(capture, record, was_fp8=manifest.stored == "fp8") for record in fitting]
-    capture.close()
-    yield from judge(compared)
+    yield from judge(comparing.found)
 
 
 def _check_conventions(manifest: Manifest) -> Check:
