@@ -17,7 +17,7 @@ from eagletui.config import RunConfig, load_config, to_json
 from eagletui.config_toml import to_toml
 from eagletui.core.drift import CAUSES, Cause, Verdict
 from eagletui.core.errors import InputError
-from eagletui.core.findings import Finding
+from eagletui.core.findings import FAULTY_FEATURES, Finding
 from eagletui.core.likelihood import KINDS
 from eagletui.core.outputs import fitted
 from eagletui.ledger.filters import SampleFilter
@@ -383,7 +383,7 @@ def _write(folder: RunFolder, config: RunConfig, report: Rebuild, changes: Seque
                 for change in changes[start : start + BATCH]:
                     _store(writer, change, spool)
         with writer.transaction(durable=True):
-            writer.replace_findings(report.findings, keep=(*CHECKED, *KINDS))
+            writer.replace_findings(report.findings, keep=(*CHECKED, *KINDS, FAULTY_FEATURES))
             if report.encoders_differ:
                 writer.event("warn", "ctl", "encoder", f"{DIFFERENCE}.")
             writer.event("info", "ctl", "rebuild", sentence(report))

@@ -28,7 +28,7 @@ def record_verification(
         shards.mark_verified(last_shard_id, is_good=not failed)
     with LedgerWriter(path, clock) as writer, writer.transaction():
         if not failed:
-            writer.replace_findings([], kinds={FAULTY_FEATURES})
+            writer.close_finding(FAULTY_FEATURES)
             writer.event(
                 "info", "extractor", "verified", f"Features of {samples:,} samples verified: every check holds."
             )

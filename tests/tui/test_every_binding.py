@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import product
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal
 
 import pytest
 
+from eagletui.runs import list_runs
 from eagletui.tui import orders
 from eagletui.tui.app import RUN_SCREENS, EagleApp
 from eagletui.tui.keys import APP_KEYS, VIEW_KEYS, Key, View
@@ -41,7 +42,7 @@ WAYS: Final[dict[View, tuple[str, ...]]] = {
     "charts": ("7",),
     "attach": ("a",),
     "launch": ("a", "n"),
-    "compare": ("a", "home", "space", "down", "c"),
+    "compare": ("a",),
 }
 
 
@@ -118,8 +119,8 @@ async def go_to(screens: Screens, view: View) -> None:
             app.open_sample("s-000025", SampleOrder(keys=["s-000025", "s-000012"]))
             await screens.settle()
         elif view == "compare" and isinstance(screen, AttachScreen):
-            cast("Any", screen)._marked = []
-            await screens.press(*WAYS[view][1:])
+            app.push_screen(CompareScreen(*list_runs()[:2]))
+            await screens.settle()
         else:
             await screens.press(*WAYS[view])
     raise AssertionError(f"{view} cannot be reached from {app.screen}")
