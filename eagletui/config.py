@@ -33,6 +33,13 @@ from eagletui.secret import Secret, secret_of_command, secret_of_environment, se
 MAY_CHANGE: Final = ("spend", "pace", "check", "notify")
 """Sections that `run` on an existing run may change, and `[run] mirror`; the rest is frozen when it is created."""
 
+REFUSED_SUFFIXES: Final[Mapping[str, str]] = {
+    "online": "adds web search: its fees are outside every bound, and it puts pages into the prompt",
+    "nitro": "also admits priority tiers at other prices: name fast endpoints in [provider] only",
+    "floor": "also admits flex tiers at other prices: endpoints are chosen here, by price, evidence and speed",
+}
+"""Of a router's model id, and why."""
+
 RUN_NAME: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
 """What may name a run: it becomes a folder."""
 
@@ -68,6 +75,15 @@ def _part(text: str) -> str:
 
 def _one_or_many(value: object) -> object:
     return [value] if isinstance(value, str | Path) else value
+
+
+def _plain_model(value: object) -> object:
+    """Refuse a router's model with a suffix that changes what a request costs or who answers it."""
+    suffixes = value.partition("/")[2].split(":")[1:] if isinstance(value, str) else []
+    for suffix in suffixes:
+        if suffix in REFUSED_SUFFIXES:
+            raise ValueError(f"a model without :{suffix}, which {REFUSED_SUFFIXES[suffix]}")
+    return value
 
 
 FilePath = Annotated[Path, BeforeValidator(_resolve)]
@@ -113,8 +129,8 @@ class PromptsSection(_Section):
 class ModelSection(_Section):
     """`[model]`"""
 
-    id: str = Field(min_length=1)
-    """The model's name at the provider."""
+    id: Annotated[str, BeforeValidator(_plain_model), Field(min_length=1)]
+    """The model's name at the provider. A free model (`:free`) is one of its own."""
     tokenizer: FilePath
     """Folder with `tokenizer.json` or `tiktoken.model`."""
     format: str = Field(min_length=1)

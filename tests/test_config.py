@@ -103,6 +103,13 @@ def test_money_is_an_exact_decimal(tmp_path: Path) -> None:
         ("cap_usd = 150", "cap_usd = nan", [":26:", "spend.cap_usd", "decimal"]),
         ("cap_usd = 150", "cap_usd = -1", [":26:", "spend.cap_usd", "greater than or equal to 0"]),
         ('kind = "openrouter"', 'kind = "openruter"', [":14:", "provider.kind", "'openruter'", "'openrouter'"]),
+        (
+            'id = "moonshotai/kimi-k2.5"',
+            'id = "moonshotai/kimi-k2.5:online"',
+            [":8:", "model.id", "k2.5:online'", "fees"],
+        ),
+        ('id = "moonshotai/kimi-k2.5"', 'id = "a/b:nitro"', ["model.id", "without :nitro", "priority tiers"]),
+        ('id = "moonshotai/kimi-k2.5"', 'id = "a/b:floor:free"', ["model.id", "without :floor", "flex tiers"]),
         ("[pace]", "[pase]", [":28:", "pase", "pace"]),
         ("[pace]", "[pace", ["not valid TOML"]),
         ('name = "b3-magicoder"', 'name = "../up"', [":2:", "run.name", "'../up'"]),
@@ -121,6 +128,11 @@ def test_a_fault_is_named_with_its_line_key_and_what_would_do(
         _load(tmp_path, WHOLE.replace(old, new))
     for word in [str(tmp_path / "run.toml"), *words]:
         assert word in str(caught.value)
+
+
+@pytest.mark.parametrize("model", ["a/b:free", "a/b:thinking", "local:online"])
+def test_other_suffixes_of_a_model_are_its_name(tmp_path: Path, model: str) -> None:
+    assert _load(tmp_path, WHOLE.replace("moonshotai/kimi-k2.5", model)).model.id == model
 
 
 def test_every_fault_of_a_file_is_reported_at_once(tmp_path: Path) -> None:
