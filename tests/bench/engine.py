@@ -50,7 +50,7 @@ def main() -> None:
     quick = options.parse_args().quick
     ratio: dict[str, Any] = {}
     raw: dict[str, Any] = {}
-    _pace(QUICK if quick else REFERENCE, ratio, raw)
+    _pace(QUICK if quick else REFERENCE, quick, ratio, raw)
     _breaking(QUICK_BREAKING if quick else engine_parts.BREAKING, raw)
     _events(QUICK_EVENTS if quick else EVENTS, (1,) if quick else (1, 2), ratio, raw)
     _curator(replace(SHORT, samples=400) if quick else SHORT, quick, ratio, raw)
@@ -68,11 +68,11 @@ def main() -> None:
     print(json.dumps({"name": "engine", "ratio": ratio, "raw": raw, "machine": machine}))
 
 
-def _pace(job: Job, ratio: dict[str, Any], raw: dict[str, Any]) -> None:
-    outcome, orders, planned_s = engine_parts.pace(job)
+def _pace(job: Job, quick: bool, ratio: dict[str, Any], raw: dict[str, Any]) -> None:
+    outcome, orders, planned_s = engine_parts.pace(job, planned=not quick)
     reference_s = job.samples / REFERENCE_SAMPLES_PER_S
     ratio["pace_vs_reference"] = round(reference_s / outcome.wall_s, 3)
-    ratio["plan_finish_vs_real"] = round(planned_s / outcome.wall_s, 3)
+    ratio["plan_finish_vs_real"] = None if planned_s is None else round(planned_s / outcome.wall_s, 3)
     evidence = {name: count for name, count in outcome.snapshot.evidence.items() if count}
     proved = sum(evidence.get(name, 0) for name in PROVED)
     spend = outcome.snapshot.spend.books
@@ -93,7 +93,7 @@ def _pace(job: Job, ratio: dict[str, Any], raw: dict[str, Any]) -> None:
     )
     raw["pace"] = {
         "wall_s": round(outcome.wall_s, 1),
-        "planned_s": round(planned_s, 1),
+        "planned_s": None if planned_s is None else round(planned_s, 1),
         "cpu_s": round(outcome.cpu_s, 1),
         "provider_cpu_s": round(outcome.provider_cpu_s, 1),
         "most_in_flight": outcome.most_in_flight,

@@ -82,16 +82,20 @@ def folder() -> Iterator[Path]:
         yield Path(path)
 
 
-def pace(job: Job) -> tuple[Outcome, list[Steered], float]:
+def pace(job: Job, *, planned: bool) -> tuple[Outcome, list[Steered], float | None]:
     """Run the reference job, and steer it meanwhile.
 
+    Args:
+        job: the reference job, or a smaller one.
+        planned: probe it before, and plan it.
+
     Returns:
-        What came of it, how fast the orders took effect, and the seconds that the plan had stated after a probe.
+        What came of it, how fast the orders took effect, and the seconds that the plan had stated.
     """
     with folder() as path, provider(path / "p", job) as (url, pid):
         texts = prompts(job)
         run = new_run(path / "run", url, job, texts)
-        planned_s = _planned_s(run.folder, texts)
+        planned_s = _planned_s(run.folder, texts) if planned else None
         outcome = run_engine(run, pid, visit=_steer)
         return outcome, steered(run.folder), planned_s
 
