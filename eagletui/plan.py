@@ -4,8 +4,9 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from eagletui.config import RunConfig
 from eagletui.core.chat import until_turn
@@ -201,6 +202,35 @@ def _count(
             plan.largest_hold_pico = max(plan.largest_hold_pico, hold)
         counted += chosen.samples
         step(counted)
+
+
+class Bounds(NamedTuple):
+    """What the requests of a run can cost."""
+
+    worst_case_pico: int | None
+    """Every answer at its bound, at the dearest endpoint; None: too many prompts to count them first."""
+    largest_hold_pico: int | None
+    """The bound of the dearest single request; where prompts are not counted, of the longest answer alone."""
+
+
+def bounds_of(config: RunConfig, endpoints: Sequence[Endpoint], at_most: int) -> Bounds:
+    """Work out what requests can cost, for a look at the key before a run.
+
+    Args:
+        config: the run's config.
+        endpoints: that may answer, with their prices.
+        at_most: samples to be counted; of more, the longest answer at the cheapest endpoint bounds a hold from below.
+
+    Raises:
+        EagleError: prompts, tokenizer or format cannot be used.
+    """
+    prompts = chosen_prompts(config.prompts, canaries_of(config))
+    if sum(chosen.samples for chosen in islice(prompts, at_most + 1)) > at_most:
+        longest = max(config.sampling.max_tokens, *(o.max_tokens or 0 for o in config.sampling.overrides.values()), 0)
+        return Bounds(None, min((hold_bound(0, longest, e.price) for e in endpoints), default=0))
+    plan = Plan(config.run.name, tuple(endpoints), Census())
+    _count(plan, config, load_tokenizer(config.model.tokenizer), _weights(config, endpoints), lambda _: None)
+    return Bounds(plan.worst_case_pico, plan.largest_hold_pico)
 
 
 def _features_bytes(config: RunConfig, tokens: int, *, auto: Stored) -> int | None:

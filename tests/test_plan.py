@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
+from eagletui.cli import key_check
 from eagletui.cli.create import read_config
-from eagletui.core.money import FREE
+from eagletui.cli.key_check import require_key
+from eagletui.config import load_config
+from eagletui.core.errors import ConfigError
+from eagletui.core.money import FREE, usd_to_pico
 from eagletui.embedded.data import tokenizer_dir
 from eagletui.plan import make_plan
 from eagletui.providers.base import Endpoint
@@ -222,6 +226,30 @@ def test_an_unlimited_key_is_refused_by_plan_and_run_unless_allowed_and_fees_are
     allowed = eagletui("plan", str(config), "--json")
     assert allowed.code == 0
     assert any("You allowed that" in note for note in allowed.json["notes"])
+
+
+def test_a_new_run_compares_its_key_with_its_own_worst_case_and_its_largest_request(
+    make_config: MakeConfig, runs: Path, start_provider: StartProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found(limit_usd: str, *, is_new: bool = True) -> list[str]:
+        provider = start_provider(key_limit_pico=usd_to_pico(limit_usd))
+        path = make_config()
+        text = path.read_text().replace(
+            'kind = "embedded"\nbackend = "replay"',
+            f'kind = "openrouter"\nbase_url = "{provider.api_url}"\napi_key_command = "echo a-key"',
+        )
+        path.write_text(text.replace("[model]", f'[model]\ntokenizer = "{tokenizer_dir()}"'))
+        return require_key(load_config(path), is_new=is_new)
+
+    enough = "0.005"  # for four answers of 96 tokens, and far below the cap
+    assert any("it would pause with key_limit" in note for note in found(enough, is_new=False))
+    assert not any("it would pause with key_limit" in note for note in found(enough))
+    with pytest.raises(ConfigError, match="less than one request of at most"):
+        found("0.00001")
+    monkeypatch.setattr(key_check, "COUNTED", 3)
+    assert any("it would pause with key_limit" in note for note in found(enough)), "not counted: the cap says it"
+    with pytest.raises(ConfigError, match="less than one request of at most"):
+        found("0.00001")
 
 
 def test_prompts_given_for_a_config_are_told_apart(eagletui: Command, make_config: MakeConfig, runs: Path) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from eagletui.config import RunConfig
 from eagletui.core.errors import ConfigError, ProviderError
@@ -14,7 +14,12 @@ if TYPE_CHECKING:
     from eagletui.providers.base import Provider
 
 
-def require_key(config: RunConfig, spent_pico: int = 0) -> list[str]:
+COUNTED: Final = 2_000
+"""So many samples are counted in about a second. The worst case of more is hardly ever below the cap, which then tells
+what the run may commit."""
+
+
+def require_key(config: RunConfig, spent_pico: int = 0, *, is_new: bool = False) -> list[str]:
     """Refuse to run with a key that nothing limits or that cannot pay, and return what else to know.
 
     A provider that does not answer now is no reason to refuse: the engine asks again, with patience.
@@ -22,20 +27,15 @@ def require_key(config: RunConfig, spent_pico: int = 0) -> list[str]:
     Args:
         config: of the run; only OpenRouter's own API has keys with limits.
         spent_pico: by the run already.
+        is_new: nothing was answered yet, so that the config tells what the requests can cost.
 
     Raises:
         ConfigError: the key is not fit, with the command or page that mends it.
     """
     if config.provider.kind != "openrouter":
         return []
-    needs = RunNeeds(
-        config.run.name,
-        usd_to_pico(config.spend.cap_usd),
-        spent_pico,
-        unlimited_key=config.spend.unlimited_key,
-    )
     try:
-        found = asyncio.run(_ask(config, needs))
+        found = asyncio.run(_ask(config, spent_pico, is_new=is_new))
     except ProviderError as error:
         return [f"The key could not be looked at yet: {error}"]
     if found.refusals:
@@ -63,11 +63,21 @@ async def look_at_key(provider: "Provider", needs: RunNeeds) -> Preflight:
     return inspect_key(facts, needs, datetime.now(UTC))
 
 
-async def _ask(config: RunConfig, needs: RunNeeds) -> Preflight:
+async def _ask(config: RunConfig, spent_pico: int, *, is_new: bool) -> Preflight:
     from eagletui.engine.connect import connect
+    from eagletui.plan import Bounds, bounds_of
 
     provider = connect(config, RunFolder(runs_root() / config.run.name))
     try:
+        bounds = bounds_of(config, await provider.endpoints(), COUNTED) if is_new else Bounds(None, None)
+        needs = RunNeeds(
+            config.run.name,
+            usd_to_pico(config.spend.cap_usd),
+            spent_pico,
+            worst_case_pico=bounds.worst_case_pico,
+            largest_hold_pico=bounds.largest_hold_pico,
+            unlimited_key=config.spend.unlimited_key,
+        )
         return await look_at_key(provider, needs)
     finally:
         await provider.aclose()

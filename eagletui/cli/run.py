@@ -99,7 +99,7 @@ def _check_key(config: RunConfig, folder: RunFolder | None, cap: str | None) -> 
     else:
         with LedgerReader(folder.ledger_path) as reader:
             spent_pico = reader.books().spent_pico
-    for sentence in require_key(with_limits(config, cap=cap, stop_at=None), spent_pico):
+    for sentence in require_key(with_limits(config, cap=cap, stop_at=None), spent_pico, is_new=folder is None):
         say(f"note: {sentence}")
 
 
