@@ -110,13 +110,13 @@ class Dispatcher:
         flight.task = asyncio.create_task(self._fly(flight))
         flight.task.add_done_callback(self._collect)
 
-    def abort(self) -> int:
-        """Break off every reply that is not all here, and return how many; those being broken off are left alone."""
-        aborted = 0
-        for flight in self.flights.values():
-            if flight.receiving and flight.task is not None and not flight.task.cancelling():
-                aborted += flight.task.cancel()
-        return aborted
+    def abort(self) -> list[Flight]:
+        """Break off every reply that is not all here, and return whose; those being broken off are left alone."""
+        return [
+            flight
+            for flight in self.flights.values()
+            if flight.receiving and flight.task is not None and not flight.task.cancelling() and flight.task.cancel()
+        ]
 
     def _collect(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()

@@ -1,7 +1,7 @@
 """Apply the orders people give through the ledger; each says whether it changed anything."""
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
@@ -9,10 +9,11 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from eagletui.core.broken_off import BrokenOff, broken_off_words
 from eagletui.core.errors import ConfigError, LedgerError
 from eagletui.core.money import format_usd, usd_to_pico
 from eagletui.core.text import clean_line
-from eagletui.engine.dispatch import Dispatcher
+from eagletui.engine.dispatch import Dispatcher, Flight
 from eagletui.engine.gates import WAY_OUT, Gates
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.market import Market, record
@@ -127,12 +128,13 @@ class Steering:
         was_paused = self.gates.state == "paused" and self.gates.reason == "user"
         if not was_paused:
             await self.gates.pause("user", f"Paused by hand. {WAY_OUT['user']}")
-        aborted = self.dispatcher.abort() if args.now else 0
-        left = len(self.dispatcher.flights) - aborted
+        aborted = self.dispatcher.abort() if args.now else []
+        left = len(self.dispatcher.flights) - len(aborted)
         if was_paused and not aborted:
             return Outcome(False, "The run was paused already.")
         if args.now:
-            return Outcome(True, f"Paused; {aborted} requests were broken off, their cost is asked for.")
+            said = f"Paused; {len(aborted)} requests were broken off, their cost is asked for."
+            return Outcome(True, f"{said} {broken_off_words(_priced(aborted))}".rstrip())
         return Outcome(True, f"Paused; {left} requests under way come to their end.")
 
     async def _resume(self, args: _Nothing) -> Outcome:
@@ -212,6 +214,15 @@ class Steering:
         """Stop asking an endpoint that is on offer, or ask it again."""
         if endpoint in self.pace.lanes:
             self.pace.lanes[endpoint].quarantined = closed
+
+
+def _priced(flights: Sequence[Flight]) -> list[BrokenOff]:
+    """Leave out requests to servers that bill nothing."""
+    return [
+        BrokenOff(flight.endpoint.tag, flight.endpoint.provider_name, flight.manner.stream)
+        for flight in flights
+        if not flight.endpoint.price.is_free
+    ]
 
 
 def _was_overtaken(order: CommandRow, writer: LedgerWriter) -> bool:

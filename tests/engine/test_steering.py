@@ -135,7 +135,9 @@ def test_pause_now_breaks_off_what_is_in_flight_and_its_cost_is_found(
     run = new_run(provider.api_url, 8, max_in_flight=4)
     process = run.start()
     run.until(lambda reader: reader.snapshot().attempts["sent"] == 4, "four in flight")
-    in_time(run.order("pause", now=True))
+    told = in_time(run.order("pause", now=True)).result or ""
+    assert "4 requests were broken off" in told
+    assert "billed in full" in told.lower(), "nobody knows what the embedded provider's cancellations cost"
     run.until(lambda reader: reader.snapshot().in_flight == 0, "nothing in flight", 2.0)
     aborted = [attempt for attempt in run.attempts() if attempt.error_kind == "aborted"]
     assert len(aborted) == 4
