@@ -17,7 +17,8 @@ from eagletui.config import RunConfig, load_config, to_json
 from eagletui.config_toml import to_toml
 from eagletui.core.drift import CAUSES, Cause, Verdict
 from eagletui.core.errors import InputError
-from eagletui.core.findings import FAULTY_FEATURES, Finding
+from eagletui.core.features import FAULTY_FEATURES
+from eagletui.core.findings import Finding
 from eagletui.core.likelihood import KINDS
 from eagletui.core.outputs import fitted
 from eagletui.ledger.filters import SampleFilter

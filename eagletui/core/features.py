@@ -32,6 +32,9 @@ ID_BYTES: Final = 8
 SIZE_MARGIN: Final = 1.03
 """Headers, offsets and sample ids on top of the tensors, with room to spare."""
 
+FAULTY_FEATURES: Final = "features_faulty"
+"""Kind of the finding that stands while the last check of a run's features did not hold."""
+
 _SHARD = re.compile(r"\Ashards/(\d{6,})(?:-[0-9a-f]+)?\.safetensors\Z")
 
 

@@ -26,6 +26,9 @@ PROVED: Final[tuple[Evidence, ...]] = ("served", "logprobs", "streamed")
 CANARIES: Final = "[canary]"
 """Data set of the prompts that only watch the endpoints: their answers are never trained on."""
 
+TRAINABLE: Final[tuple[Usability, ...]] = ("usable", "resegmented")
+"""The default training set."""
+
 USABILITY: Final[tuple[Usability, ...]] = ("usable", "resegmented", "text_suspect", "model_suspect", "unusable")
 
 HIDDEN_TAIL: Final = 3

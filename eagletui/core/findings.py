@@ -17,9 +17,6 @@ _DEVIATIONS: Final = 3.0
 
 WRONG_FORMAT: Final = "Do not train on these ids. Correct the format, then rebuild: stored replies cost nothing."
 
-FAULTY_FEATURES: Final = "features_faulty"
-"""Kind of the finding that stands while the last check of a run's features did not hold."""
-
 
 @dataclass(frozen=True, slots=True)
 class Finding:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from eagletui.core.findings import FAULTY_FEATURES
+from eagletui.core.features import FAULTY_FEATURES
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.ledger.writer_extract import ExtractorWriter
 

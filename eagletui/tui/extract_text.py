@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from eagletui.core.disk_outlook import DiskOutlook, ToWrite
-from eagletui.core.findings import FAULTY_FEATURES
+from eagletui.core.features import FAULTY_FEATURES
+from eagletui.core.fidelity import TRAINABLE
 from eagletui.core.gauges import ExtractorDetail, Gpu, Machine, read_detail
-from eagletui.core.opinions import SOUND
 from eagletui.ledger.filters import UNPROVED
 from eagletui.ledger.reader_opinions import ArbiterFigures
 from eagletui.ledger.rows import ShardRow, TickRow
@@ -76,7 +76,7 @@ def progress(snapshot: Snapshot, ticks: Sequence[TickRow]) -> dict[str, Pieces]:
 
 def current_and_wanted(snapshot: Snapshot) -> tuple[int, int]:
     """Count samples with features over their present ids, and all that can have some."""
-    trainable = sum(snapshot.usability.get(kind, 0) for kind in SOUND)
+    trainable = sum(snapshot.usability.get(kind, 0) for kind in TRAINABLE)
     # A sample whose ids changed since has features and waits for new ones: it is counted once.
     current = max(0, min(snapshot.extract.samples, trainable - snapshot.extract.pending))
     return current, current + snapshot.extract.pending
