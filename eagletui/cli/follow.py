@@ -1,6 +1,5 @@
 """Watch a run without screens: progress lines, the end of its workers, and the exit code."""
 
-import json
 import os
 import signal
 import time
@@ -12,7 +11,7 @@ from typing import Final
 
 from eagletui.cli.output import counted, say
 from eagletui.cli.standing import way_out
-from eagletui.cli.status import evidence_text
+from eagletui.cli.status import evidence_text, waits_of
 from eagletui.config import RunConfig
 from eagletui.core.errors import RunError
 from eagletui.core.lifecycle import FINISHED_RUNS, WorkerRole
@@ -136,11 +135,10 @@ class Progress:
 
     def _say_wait(self, snapshot: Snapshot) -> None:
         """Say once why a run goes on although nothing is in flight."""
-        engines = [worker for worker in snapshot.workers if worker.role == "engine"]
-        words = json.loads(engines[0].detail_json).get("waits") if engines else None
+        words = waits_of(snapshot)
         if words and not self.waits:
-            say(clean_line(words.replace("run RUN", f"run {snapshot.run.name}"), 600))
-        self.waits = words is not None
+            say(words)
+        self.waits = bool(words)
 
 
 def progress_line(snapshot: Snapshot) -> str:

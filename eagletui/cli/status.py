@@ -149,6 +149,8 @@ def status_pairs(snapshot: Snapshot) -> list[tuple[str, str]]:
     share = _stream_share(snapshot)
     if share < 1.0 and run.state not in FINISHED_RUNS:
         pairs.append(("streams", f"about {share:.0%} of the samples: more would take more CPU than there is"))
+    if waits := waits_of(snapshot):
+        pairs.append(("waits", waits))
     if run.state not in FINISHED_RUNS:
         pairs += [("endpoint", words) for words in _taken_out(snapshot)]
     for worker in snapshot.workers:
@@ -175,6 +177,14 @@ def _engine_detail(snapshot: Snapshot) -> dict[str, Any]:
     engine = next((worker for worker in snapshot.workers if worker.role == "engine"), None)
     detail: dict[str, Any] = json.loads(engine.detail_json) if engine is not None else {}
     return detail
+
+
+def waits_of(snapshot: Snapshot) -> str:
+    """Return why the engine still works although nothing is left to send; '' where it does not wait."""
+    if not any(worker.role == "engine" and worker.alive for worker in snapshot.workers):
+        return ""
+    words = str(_engine_detail(snapshot).get("waits") or "")
+    return clean_line(words.replace("run RUN", f"run {snapshot.run.name}"), 600)
 
 
 def _stream_share(snapshot: Snapshot) -> float:

@@ -212,6 +212,13 @@ def _dead_helper(snapshot: Snapshot, role: WorkerRole) -> Banner | None:
     return Banner(text, (), "error", f"eagletui extract {snapshot.run.name} --model PATH")
 
 
+def _waits(snapshot: Snapshot) -> str:
+    """Say for which costs the engine waits although nothing is left to send; the log says how not to wait."""
+    engine = engine_of(snapshot)
+    words = "" if engine is None else str(json.loads(engine.detail_json).get("waits") or "")
+    return words.partition(" To wait no longer")[0]
+
+
 def banner(snapshot: Snapshot, now: float, restart: str, last_words: str = "") -> Banner | None:
     """Choose the line about the run that must stay on the screen, if one must.
 
@@ -251,6 +258,8 @@ def banner(snapshot: Snapshot, now: float, restart: str, last_words: str = "") -
         return Banner("Not started.", ((_START, "start the engine"),), "note", restart)
     if run.state == "failed":
         return Banner(f"The run failed. {run.pause_detail or ''}", (_LOG, (_START, "try again")), "error")
+    if run.state in WORKING and (waits := _waits(snapshot)):
+        return Banner(waits, (_LOG,), "note")
     if run.state == "draining":
         return Banner(f"Ending. {finishing(snapshot)}", (), "note")
     if run.state == "stopped":

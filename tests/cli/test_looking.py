@@ -1,14 +1,21 @@
 """`status`, `ls` and `inspect`: the promised JSON, and words that a terminal can take."""
 
 import json
+import time
 from decimal import Decimal
 from pathlib import Path
 
+import pytest
+
+from eagletui.cli.follow import Progress
 from eagletui.cli.inspect import folded
 from eagletui.core.tokdiff import Span
+from eagletui.ledger.locks import RoleLock
 from eagletui.ledger.orders import Answered, Failed, Finished, TokensResult
+from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.runs import RunFolder
+from eagletui.tui import standing
 from tests.cli.conftest import Command
 from tests.ledger.build import send
 
@@ -119,6 +126,25 @@ def test_status_names_an_endpoint_that_is_out_of_the_rotation(eagletui: Command,
         " ".join(shown.split())
     )
     assert "embedded/text" not in shown
+
+
+def test_a_wait_for_costs_is_explained_once_by_run_and_each_time_by_status(
+    eagletui: Command, made_run: RunFolder, capfd: pytest.CaptureFixture[str]
+) -> None:
+    waits = "1 broken request has no known cost. To wait no longer, `eagletui run RUN`."
+    with LedgerWriter(made_run.ledger_path) as writer, RoleLock(made_run.path, "engine"):
+        writer.set_run_state("running")
+        writer.beat("engine", ready=True, detail={"waits": waits})
+        with LedgerReader(made_run.ledger_path) as reader:
+            progress = Progress(reader)
+            progress.show()
+            progress.show(always=True)
+            said = standing.banner(reader.snapshot(), time.time(), "")
+        assert capfd.readouterr().err.count("no known cost. To wait no longer, `eagletui run small`.") == 1
+        assert "no known cost" in eagletui("status", made_run.name).out
+    assert said is not None
+    assert said.text == "1 broken request has no known cost."
+    assert "no known cost" not in eagletui("status", made_run.name).out, "the engine has ended"
 
 
 def test_a_run_without_its_engine_is_called_interrupted_and_not_running(eagletui: Command, made_run: RunFolder) -> None:
