@@ -9,7 +9,6 @@ import typer
 from eagletui.cli.output import counted, print_json, print_table, say
 from eagletui.core.errors import InputError, LedgerError
 from eagletui.core.text import clean_line
-from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.verification import record_verification
 
 if TYPE_CHECKING:
@@ -56,10 +55,9 @@ def verify(
     if exported is None:
         features = checking.features_folder(folder)
         ledger = features.resolve().parent / "ledger.sqlite"
-        last_shard_id = _last_shard_id(ledger)
         verdict = checking.verify(features, model, compared=samples, on_shard=on_step)
-        if last_shard_id:
-            _record(ledger, last_shard_id, verdict)
+        if verdict.looked_at and ledger.is_file():
+            _record(ledger, verdict)
     else:
         from eagletui.export.check import verify_export
 
@@ -92,21 +90,13 @@ def verify(
     return 0 if verdict.ok else FAILED
 
 
-def _last_shard_id(ledger: Path) -> int:
-    """Return the id of a run's newest shard; 0 where the features are no run's, or none is sealed."""
-    if not ledger.is_file():
-        return 0
-    with LedgerReader(ledger) as reader:
-        return max((shard.id for shard in reader.shards()), default=0)
-
-
-def _record(ledger: Path, last_shard_id: int, verdict: "Verdict") -> None:
+def _record(ledger: Path, verdict: "Verdict") -> None:
     failed = [
         f"{check.name}: {clean_line(check.detail, 200)}"
         for check in verdict.checks
         if not check.ok and check.level == "error"
     ]
     try:
-        record_verification(ledger, last_shard_id, "; ".join(failed), verdict.samples)
+        record_verification(ledger, verdict.looked_at, "; ".join(failed), verdict.samples)
     except LedgerError as error:
         say(f"The ledger does not keep this result: {error}")

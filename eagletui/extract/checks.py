@@ -75,6 +75,8 @@ class Verdict:
     """Files with features that were read."""
     compared: int
     """Samples that a fresh forward was run over."""
+    looked_at: tuple[str, ...] = ()
+    """Paths of a features folder's shards that were looked at: not those that a trainer acknowledged."""
 
     @property
     def ok(self) -> bool:

@@ -79,7 +79,9 @@ def verify(
             on_shard(done, len(listed))
     checks = [*reading.checks(listed), *_against_model(manifest, target, comparing)]
     rows = sum(shard.rows for shard in listed)
-    return Verdict(tuple(checks), len(reading.seen), rows, len(listed), len(comparing.found) if comparing else 0)
+    found = len(comparing.found) if comparing else 0
+    looked_at = tuple(shard.path for shard in listed)
+    return Verdict(tuple(checks), len(reading.seen), rows, len(listed), found, looked_at)
 
 
 class _Reading:

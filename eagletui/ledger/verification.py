@@ -1,7 +1,7 @@
 """Record in a run's ledger what a check of its features found."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from eagletui.core.features import FAULTY_FEATURES
@@ -10,13 +10,14 @@ from eagletui.ledger.writer_extract import ExtractorWriter
 
 
 def record_verification(
-    path: Path, last_shard_id: int, failed: str, samples: int, clock: Callable[[], float] = time.time
+    path: Path, shards: Sequence[str], failed: str, samples: int, clock: Callable[[], float] = time.time
 ) -> None:
     """Mark the shards that were read, and open or close the finding. May be done beside working workers.
 
     Args:
         path: the ledger file.
-        last_shard_id: of the shards that were read; a live run may have sealed more since.
+        shards: paths of those that were looked at. A live run may have sealed more since, and a trainer may have
+            acknowledged others, which are deleted.
         failed: which checks did not hold, as one sentence; '' where all did.
         samples: how many were read.
         clock: Unix seconds.
@@ -24,8 +25,8 @@ def record_verification(
     Raises:
         LedgerError: the ledger cannot be written.
     """
-    with ExtractorWriter(path, clock) as shards:
-        shards.mark_verified(last_shard_id, is_good=not failed)
+    with ExtractorWriter(path, clock) as writer_of_shards:
+        writer_of_shards.mark_verified(shards, is_good=not failed)
     with LedgerWriter(path, clock) as writer, writer.transaction():
         if not failed:
             writer.close_finding(FAULTY_FEATURES)

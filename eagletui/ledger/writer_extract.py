@@ -1,6 +1,6 @@
 """The extractor's side of the ledger."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from eagletui.ledger.orders import Feature
 from eagletui.ledger.writer_base import Writer
@@ -53,12 +53,11 @@ class ExtractorWriter(Writer):
                 )
         return int(shard_id)
 
-    def mark_verified(self, last_shard_id: int, *, is_good: bool) -> None:
-        """Record whether the shards up to one were read back and found good."""
+    def mark_verified(self, paths: Iterable[str], *, is_good: bool) -> None:
+        """Record whether the shards that were read back were found good; of others nothing is said."""
+        now = self._clock() if is_good else None
         with self._transactions.begin() as connection:
-            connection.execute(
-                "UPDATE shards SET verified_at = ? WHERE id <= ?", (self._clock() if is_good else None, last_shard_id)
-            )
+            connection.executemany("UPDATE shards SET verified_at = ? WHERE path = ?", [(now, path) for path in paths])
 
     def drop_shard(self, path: str) -> int:
         """Forget a shard whose file is lost or damaged, and return how many samples wait for features again."""

@@ -22,6 +22,7 @@ from eagletui.extract.verify import verify
 from eagletui.ledger.locks import RoleLock
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer_extract import ExtractorWriter
+from tests.export.exported_run import command
 from tests.extract.small_run import answer_samples, create_run, finish_run
 from tests.extract.test_file_run import _write_ids
 from tests.tiny_models import Kind, random_samples
@@ -170,6 +171,12 @@ def test_a_run_keeps_its_rows_when_shards_are_acknowledged_and_is_not_exported_i
             return RunExtractor(folder, reader, writer, choices, threading.Event()).run().progress.samples
 
     assert run_again() == SAMPLES
+    model = str(tiny_models["llama"])
+    assert command("verify", str(folder.path), "--model", model, "--samples", "2", "--json")["shards"] == 2
+    with LedgerReader(folder.ledger_path) as reader:
+        assert [shard.verified_at is None for shard in reader.shards()] == [True, True, False, False], (
+            "two were deleted"
+        )
     trainer.take()
     assert run_again() == 0
     assert (set(trainer.read), trainer.most) == ({f"s{number}" for number in range(SAMPLES)}, 2)

@@ -64,9 +64,11 @@ def test_a_sealed_shard_is_recorded_once(
     figures = reader.snapshot().extract
     assert (figures.shards, figures.rows, figures.bytes, figures.samples, figures.pending) == (1, 11, 1000, 2, 0)
     assert [row.extracted for row in reader.rows([1, 2])] == [True, True]
-    extractor.mark_verified(shard.id, is_good=True)
+    extractor.mark_verified([shard.path, "shards/000009.safetensors"], is_good=True)
     assert reader.shards()[0].verified_at is not None
-    extractor.mark_verified(shard.id, is_good=False)
+    extractor.mark_verified([], is_good=False)
+    assert reader.shards()[0].verified_at is not None, "nobody looked at it again"
+    extractor.mark_verified([shard.path], is_good=False)
     assert reader.shards()[0].verified_at is None
 
 
