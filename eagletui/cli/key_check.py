@@ -8,6 +8,7 @@ from eagletui.config import RunConfig
 from eagletui.core.errors import ConfigError, ProviderError
 from eagletui.core.key_preflight import KeyFacts, Preflight, RunNeeds, inspect_key
 from eagletui.core.money import usd_to_pico
+from eagletui.core.reasoning_rule import inspect_reasoning
 from eagletui.runs import RunFolder, runs_root
 
 if TYPE_CHECKING:
@@ -63,6 +64,21 @@ async def look_at_key(provider: "Provider", needs: RunNeeds) -> Preflight:
     return inspect_key(facts, needs, datetime.now(UTC))
 
 
+async def look_at_reasoning(provider: "Provider", config: RunConfig) -> Preflight:
+    """Ask what the model's reasoning allows where the config asks for something else than its default.
+
+    Raises:
+        ProviderFailure: the provider does not answer.
+    """
+    sampling = config.sampling
+    asked = {"[sampling]": sampling.reasoning} | {
+        f"[sampling.{name}]": own.reasoning for name, own in sampling.overrides.items() if own.reasoning is not None
+    }
+    asked = {section: value for section, value in asked.items() if value != "default"}
+    rule = await provider.reasoning() if asked else None
+    return inspect_reasoning(config.model.id, rule, asked)
+
+
 async def _ask(config: RunConfig, spent_pico: int, *, is_new: bool) -> Preflight:
     from eagletui.engine.connect import connect
     from eagletui.plan import Bounds, bounds_of
@@ -78,6 +94,8 @@ async def _ask(config: RunConfig, spent_pico: int, *, is_new: bool) -> Preflight
             largest_hold_pico=bounds.largest_hold_pico,
             unlimited_key=config.spend.unlimited_key,
         )
-        return await look_at_key(provider, needs)
+        key = await look_at_key(provider, needs)
+        reasoning = await look_at_reasoning(provider, config)
+        return Preflight(key.refusals + reasoning.refusals, key.notes + reasoning.notes)
     finally:
         await provider.aclose()

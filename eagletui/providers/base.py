@@ -9,6 +9,7 @@ from eagletui.core.chat import Prompt
 from eagletui.core.errors import ProviderError
 from eagletui.core.lifecycle import PauseReason
 from eagletui.core.money import Price
+from eagletui.core.reasoning_rule import ReasoningRule
 from eagletui.core.reply import Reply, Usage
 
 Encoding = Literal["json", "sse"]
@@ -297,6 +298,14 @@ class Provider(Protocol):
 
     async def key(self) -> KeyStatus | None:
         """Ask what the key has spent. None: this provider keeps no accounts.
+
+        Raises:
+            ProviderFailure: the question failed.
+        """
+        ...
+
+    async def reasoning(self) -> ReasoningRule | None:
+        """Ask what the model's reasoning allows. None: nothing says so.
 
         Raises:
             ProviderFailure: the question failed.

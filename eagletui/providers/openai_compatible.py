@@ -11,6 +11,7 @@ import msgspec
 from eagletui.core.chat import Message, Prompt
 from eagletui.core.errors import ConfigError, ReplyError
 from eagletui.core.money import FREE, Price, hold_bound
+from eagletui.core.reasoning_rule import ReasoningRule
 from eagletui.core.reply import Reply
 from eagletui.core.text import clean_line
 from eagletui.providers.base import (
@@ -207,6 +208,10 @@ class OpenAiCompatible:
 
     async def key(self) -> KeyStatus | None:
         """Return None: such a server keeps no accounts."""
+        return None
+
+    async def reasoning(self) -> ReasoningRule | None:
+        """Return None: such a server does not say."""
         return None
 
     async def balance(self) -> int | None:

@@ -16,6 +16,7 @@ import msgspec
 
 from eagletui.core.errors import ConfigError, ReplyError
 from eagletui.core.money import Price, usd_to_pico
+from eagletui.core.reasoning_rule import ReasoningRule
 from eagletui.core.reply import Reply
 from eagletui.core.text import clean_line
 from eagletui.providers.base import (
@@ -134,6 +135,21 @@ class _Key(msgspec.Struct):
 
 class _KeyBody(msgspec.Struct):
     data: _Key
+
+
+class _Reasoning(msgspec.Struct):
+    supported_efforts: list[str] | None = None
+    supports_max_tokens: bool | None = None
+    mandatory: bool = False
+
+
+class _Model(msgspec.Struct):
+    id: str
+    reasoning: _Reasoning | None = None
+
+
+class _ModelsBody(msgspec.Struct):
+    data: list[msgspec.Raw]
 
 
 class _Credits(msgspec.Struct):
@@ -270,6 +286,23 @@ class OpenRouter:
             )
         except (ValueError, ArithmeticError) as error:
             raise _unreadable("key", error) from error
+
+    async def reasoning(self) -> ReasoningRule | None:
+        """Ask the list of models what this one's reasoning allows; what it does not say is unknown."""
+        reply = await self._transport.get("/models")
+        if reply.status != 200:
+            return None
+        for raw in self._decode(reply, _ModelsBody, "models").data:
+            try:
+                model = decode_as(raw, _Model)
+            except ReplyError:
+                continue  # another shape of another model's row
+            if model.id == self._model_id and model.reasoning is not None:
+                stated = model.reasoning
+                return ReasoningRule(
+                    tuple(stated.supported_efforts or ()), stated.supports_max_tokens, stated.mandatory
+                )
+        return None
 
     async def balance(self) -> int | None:
         """Ask for the account's credits, which only management keys may know."""

@@ -12,6 +12,7 @@ import pytest
 from eagletui.core.chat import Message, Prompt, ToolCall
 from eagletui.core.errors import ConfigError
 from eagletui.core.money import Price
+from eagletui.core.reasoning_rule import ReasoningRule
 from eagletui.providers.base import ChatRequest, GenerationRecord, KeyStatus, ProviderFailure, Sampling, Timeouts
 from eagletui.providers.openrouter import OpenRouter, Routing
 from tests.providers.scripted_server import Exchange, scripted_server
@@ -306,3 +307,44 @@ async def test_what_a_key_may_and_until_when_is_read_and_odd_values_are_unknown(
 )
 async def test_the_balance_is_known_to_management_keys_only(status: int, body: bytes, left: int | None) -> None:
     assert await answered(status, body, "balance") == left
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "rule"),
+    [
+        (
+            200,
+            {
+                "data": [
+                    {"id": "other/x", "reasoning": 7},
+                    {
+                        "id": "moonshotai/kimi-k2.5",
+                        "reasoning": {
+                            "supported_efforts": ["high", "low"],
+                            "default_effort": "high",
+                            "supports_max_tokens": False,
+                            "mandatory": True,
+                        },
+                    },
+                ]
+            },
+            ReasoningRule(("high", "low"), takes_tokens=False, mandatory=True),
+        ),
+        (200, {"data": [{"id": "moonshotai/kimi-k2.5", "reasoning": None}]}, None),
+        (200, {"data": []}, None),
+        (404, {"error": {"message": "no such page"}}, None),
+    ],
+)
+async def test_the_list_of_models_says_what_reasoning_allows(
+    status: int, body: object, rule: ReasoningRule | None
+) -> None:
+    async def act(exchange: Exchange) -> None:
+        assert exchange.head.startswith("GET /api/v1/models ")
+        await exchange.reply(status, json.dumps(body).encode())
+
+    async with scripted_server(act) as server:
+        client = router(server.base_url)
+        try:
+            assert await client.reasoning() == rule
+        finally:
+            await client.aclose()
