@@ -35,7 +35,8 @@ async def test_missed_known_answers_are_a_finding_of_the_endpoint_and_no_canary_
             message = {"role": "assistant", "content": f"It may be {len(asked)}."}
             choice = {"index": 0, "message": message, "finish_reason": "stop"}
             usage = {"prompt_tokens": 30, "completion_tokens": 6, "cost": 0}
-            answer = {"id": f"gen-{len(asked)}", "model": "m", "choices": [choice], "usage": usage}
+            answer = {"id": f"gen-{len(asked)}", "model": body["model"], "provider": "Maker"}
+            answer |= {"choices": [choice], "usage": usage}
             await exchange.reply(200, json.dumps(answer).encode(), {"Content-Type": "application/json"})
 
     path = tmp_path / "p.jsonl"
