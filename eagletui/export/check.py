@@ -19,6 +19,7 @@ from eagletui.core.draft_vocabulary import choose_vocabulary, read_vocabulary
 from eagletui.core.errors import RunError
 from eagletui.core.features import DTYPES, DType, FeatureLayers
 from eagletui.export import prepared
+from eagletui.export.config_check import check_configs
 from eagletui.export.feature_files import FileForm, SpecForgeFile, SpeculatorsFile, owned_files
 from eagletui.export.gathered import ids_digest
 from eagletui.export.ledger_ids import ledger_digests
@@ -66,6 +67,8 @@ def verify_export(
         reading.read(number, row, number in picked)
         on_row(number + 1, len(rows))
     checks = [*reading.checks(), *_vocabulary(folder, manifest, rows, reading.counts)]
+    if manifest.trainer == "specforge":
+        checks += check_configs(folder, manifest)
     if comparing is not None:
         comparing.close()
     if target is not None:
@@ -139,7 +142,10 @@ class _Reading:
             self._check_frequencies()
         for faults in (self._complete, self._files, self._layout, self._ids, self._values):
             yield faults.check()
-        if self._ledger_digests is not None:
+        if self._ledger_digests is None:
+            where = f"no ledger of run {self.manifest.run} is at {self.manifest.ledger} any more"
+            yield Check("ledger", False, "warn", f"{where}: ids were held to the export's own list alone")
+        else:
             yield self._ledger.check()
 
     def _feature(self, number: int, row: ExportedRow) -> Record | None:

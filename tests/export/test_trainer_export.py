@@ -14,6 +14,7 @@ from eagletui.cli.app import main
 from eagletui.core.draft_vocabulary import read_vocabulary
 from eagletui.core.errors import InputError, LockedError, ModelError, RunError
 from eagletui.export import feature_files
+from eagletui.export.config_check import check_configs
 from eagletui.export.trainer_export import Asked, export_for_trainer
 from eagletui.export.trainer_folder import alone, find_trainer_manifest, read_rows, write_trainer_manifest
 from eagletui.export.vocabulary import load_vocabulary, vocabulary_digest
@@ -275,6 +276,61 @@ def test_a_stale_vocabulary_is_found_even_where_the_manifest_was_made_to_agree(
     write_trainer_manifest(copied, manifest)
     with pytest.raises(RunError, match=r"was changed since it was made\. Add --new-vocabulary"):
         export_for_trainer(shared.run, copied, Asked("specforge"))
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "check", "sentence"),
+    [
+        ("specforge.json", {"model": {"aux_hidden_state_layer_ids": [2, 4, 5]}}, "config", "this data wants [1, 3, 4]"),
+        ("specforge.json", {"data": {"max_length": 12}}, "config", "specforge.json: data.max_length is 12"),
+        ("draft_config.json", {"draft_vocab_size": 32000}, "config", "draft_vocab_size is 32000, this data wants 64"),
+        (
+            "draft_config.json",
+            {"eagle_config": {"eagle_aux_hidden_state_layer_ids": [2, 4, 5]}},
+            "config",
+            "eagle_config.eagle_aux_hidden_state_layer_ids is [2, 4, 5]",
+        ),
+        (
+            "specforge.json",
+            {"model": {"vocab_mapping_path": "/other.pt"}},
+            "paths",
+            'vocab_mapping_path is "/other.pt"',
+        ),
+    ],
+)
+def test_an_edited_config_that_would_train_wrong_is_found(
+    shared: ExportedRun, copied: Path, file: str, change: dict[str, Any], check: str, sentence: str
+) -> None:
+    content = json.loads((copied / file).read_text())
+    for name, value in change.items():
+        content[name] = {**content.get(name, {}), **value} if isinstance(value, dict) else value
+    (copied / file).write_text(json.dumps(content))
+    manifest = find_trainer_manifest(copied)
+    assert manifest is not None
+    (found,) = [answer for answer in check_configs(copied, manifest) if answer.name == check]
+    assert not found.ok
+    assert sentence in found.detail
+
+
+def test_what_a_person_may_change_in_a_config_is_no_fault(exported: Path) -> None:
+    manifest = find_trainer_manifest(exported)
+    assert manifest is not None
+    path = exported / "specforge.json"
+    before = path.read_text()
+    path.write_text(json.dumps({**json.loads(before), "run_id": "mine", "training": {"strategy": "eagle3", "lr": 1}}))
+    answers = [answer.ok for answer in check_configs(exported, manifest)]
+    path.write_text(before)
+    assert answers == [True, True]
+
+
+def test_a_ledger_that_is_gone_is_said_and_not_passed_over(shared: ExportedRun, copied: Path, tmp_path: Path) -> None:
+    manifest = find_trainer_manifest(copied)
+    assert manifest is not None
+    write_trainer_manifest(copied, replace(manifest, ledger=str(tmp_path / "moved.sqlite")))
+    verdict = command("verify", str(copied), "--model", str(shared.model), "--samples", "1", "--json")
+    (found,) = [check for check in verdict["checks"] if check["name"] == "ledger"]
+    assert (found["ok"], found["level"]) == (False, "warn")
+    assert found["detail"].startswith(f"no ledger of run run is at {tmp_path / 'moved.sqlite'} any more: ids were held")
 
 
 def test_another_model_is_refused_and_found(shared: ExportedRun, copied: Path, tmp_path: Path) -> None:
