@@ -156,7 +156,7 @@ def elsewhere_finding(
         f"{affected} of {examined} answers that {who(endpoint)} was asked for were served by {what}"
         f"{f', the last by {served_by}' if served_by else ''}"
     )
-    suspect = "; those of another model are left out of training" if other_model else ""
+    suspect = "; those of another model are set aside until you release them" if other_model else ""
     action = (
         f"They are filed under who gave them{suspect}. Quarantine {endpoint}, or name it in only by its whole slug, "
         "and show the router an example."

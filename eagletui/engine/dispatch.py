@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -16,7 +16,7 @@ from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.pace import Manner, Pace, backoff_s
 from eagletui.engine.spool import Kept
 from eagletui.engine.taking import Order, Taken
-from eagletui.ledger.orders import Answered, Failed, Finished, TokensResult
+from eagletui.ledger.orders import Answered, Failed, Finished
 from eagletui.providers.base import ChatRequest, Endpoint, FailureKind, Provider, ProviderFailure, Stranger
 
 THROTTLED: Final[tuple[FailureKind, ...]] = ("rate_limited", "overloaded")
@@ -221,7 +221,7 @@ class Dispatcher:
             billed_output_tokens=usage.completion_tokens if usage else None,
             first_event_at=kept.first_event_at,
             generation_id=_known_id(flight, judged.reply.generation_id),
-            tokens=_suspect(judged.tokens) if stranger is not None and stranger.is_other_model else judged.tokens,
+            tokens=judged.tokens,
             next_turn=next_turn(sample.whole, sample.turn, judged.reply) if sample.whole is not None else None,
         )
 
@@ -240,13 +240,6 @@ class Dispatcher:
             body=kept.body if kept and kept.body_bytes else None,
             encoding=kept.encoding if kept else "json",
         )
-
-
-def _suspect(tokens: TokensResult | None) -> TokensResult | None:
-    """Keep another model's answer out of training."""
-    if tokens is None or tokens.usability == "unusable":
-        return tokens
-    return replace(tokens, usability="model_suspect", reason="Another model answered than the one asked.")
 
 
 def _tokens_per_s(taken: Taken) -> float | None:

@@ -65,8 +65,8 @@ class Lessons:
     """By endpoint: the profile that `auto` chose in this engine's life."""
     _chosen: list[tuple[str, ProfileChoice]] = field(default_factory=list)
     """Choices that the ledger does not know yet."""
-    _strangers: dict[str, str] = field(default_factory=dict)
-    """Names of providers that answered unasked and that the ledger does not know yet, by label."""
+    _strangers: dict[str, Stranger] = field(default_factory=dict)
+    """Those who answered unasked and are not in the ledger yet, by label."""
     _outdated: dict[str, "array[int]"] = field(default_factory=dict)
     """By endpoint: samples on disk to be rebuilt under its profile."""
 
@@ -80,7 +80,8 @@ class Lessons:
     @property
     def is_busy(self) -> bool:
         """Whether something learned has not reached the ledger yet."""
-        return bool(self.second_look.waiting or self._chosen or self._outdated or self.watch.has_news)
+        waiting = (self.second_look.waiting, self._chosen, self._outdated, self._strangers, self.watch.has_news)
+        return any(map(bool, waiting))
 
     def landed(self, landing: Landing) -> None:
         """Learn from the end of a request."""
@@ -151,10 +152,10 @@ class Lessons:
             await self.ledger.do(partial(_write_lines, news))
 
     async def _write_strangers(self) -> None:
-        """Record those who answered unasked as endpoints, so that people can set their answers aside."""
+        """Record those who answered unasked as endpoints, whose answers people can set aside, or release."""
         strangers, self._strangers = self._strangers, {}
-        for label, provider_name in strangers.items():
-            await self.ledger.do(partial(_record_endpoint, label, provider_name))
+        for stranger in strangers.values():
+            await self.ledger.do(partial(_record_stranger, stranger))
 
     async def _write_choices(self) -> None:
         """Put new profiles into the ledger, and have what came before them rebuilt."""
@@ -225,7 +226,7 @@ class Lessons:
             self.take_profile(tag, judged.chosen)
         key = landing.flight.ready.sample.key
         self.watch.served(tag, key, stranger.label, other_model=stranger.is_other_model)
-        self._strangers[stranger.label] = stranger.provider_name
+        self._strangers[stranger.label] = stranger
 
     async def _breached(self, endpoint: str, breach: Finding) -> None:
         message = f"{breach.sentence}. {breach.action}"
@@ -255,8 +256,14 @@ def _write_choice(endpoint: str, choice: ProfileChoice, writer: LedgerWriter) ->
     writer.event("info", "engine", "profile", f"{endpoint}: loss profile {choice.profile.name}. {choice.reason}")
 
 
-def _record_endpoint(label: str, provider_name: str, writer: LedgerWriter) -> None:
-    writer.upsert_endpoint(label, provider_name)
+def _record_stranger(stranger: Stranger, writer: LedgerWriter) -> None:
+    """Keep another model's answers out of training, unless a person has released them since."""
+    if writer.knows_endpoint(stranger.label):
+        return
+    with writer.transaction():
+        writer.upsert_endpoint(stranger.label, stranger.provider_name)
+        if stranger.is_other_model:
+            writer.quarantine(stranger.label)
 
 
 def _close_endpoint(endpoint: str, writer: LedgerWriter) -> None:
