@@ -206,7 +206,10 @@ def _to_torchspec(
         )
     folder = find(run)
     config = TorchSpecConfig(model, max_length, chat_template)
-    done = export_torchspec(folder, out, config, layers_of(Path(model)), also=also)
+    layers = layers_of(folder, Path(model))
+    done = export_torchspec(folder, out, config, layers, also=also)
+    if layers is None:
+        say(f"{model} is no folder here and the run names no layers: TorchSpec will take its own default ones.")
     extra = {"cache_file": str(done.cache_file), "key": done.key, "made_for": TORCHSPEC_CACHE.version}
     _print_file(folder.name, "torchspec", done.tokens, (TORCHSPEC_CACHE,), max_length, extra, [done.command], json_)
     return 0

@@ -17,19 +17,25 @@ from typing import Any, Final
 
 import msgspec
 
+from eagletui.config import config_from_json
 from eagletui.core.errors import RunError
-from eagletui.core.features import FeatureLayers, feature_layers
+from eagletui.core.features import feature_layers
 from eagletui.core.loaders import TORCHSPEC_CACHE
 from eagletui.core.loss_mask import run_lengths
 from eagletui.export.jsonl import export_jsonl
 from eagletui.export.replacement import Replacement
 from eagletui.export.token_file import Exported
+from eagletui.export.trainer_target import target_if_known
+from eagletui.ledger.reader import LedgerReader
 from eagletui.models.checkpoint import read_checkpoint
 from eagletui.runs import RunFolder
 
 CONFIG_FILE: Final = "torchspec.yaml"
 CACHE_DIR: Final = "cache"
 ENTRIES: Final = "tokenized_dataset"
+
+LayerOutputs = tuple[int, int, int]
+"""Layers whose output is taken, as TorchSpec counts them."""
 
 TOKENS_PER_IMAGE: Final = 3000
 """TorchSpec's default, which is part of the key."""
@@ -61,7 +67,7 @@ def export_torchspec(
     folder: RunFolder,
     out: Path,
     config: TorchSpecConfig,
-    layers: FeatureLayers | None,
+    layers: LayerOutputs | None,
     *,
     also: Sequence[str] = (),
 ) -> TorchSpecExport:
@@ -71,7 +77,7 @@ def export_torchspec(
         folder: the run.
         out: the folder; it stays where it is, because its path is part of the key.
         config: of the training to come.
-        layers: of the target, for the command; None leaves them to TorchSpec, whose default is ours.
+        layers: of the target, see `layers_of`; None leaves them to TorchSpec, whose default is ours.
         also: usabilities beyond the default set.
 
     Raises:
@@ -105,13 +111,27 @@ def export_torchspec(
     return TorchSpecExport(tokens, cache_file, key, command)
 
 
-def layers_of(model: Path) -> FeatureLayers | None:
-    """Return the layers of a target whose folder is here; None for one that is named only.
+def layers_of(folder: RunFolder, model: Path) -> LayerOutputs | None:
+    """Return the run's layers: those of its config, else the default for its target; None where its size is unknown.
+
+    Args:
+        folder: the run.
+        model: a folder of the target, or a name that says nothing about it.
 
     Raises:
-        ModelError: its config cannot be read.
+        ModelError: the model's config cannot be read, or the run's layers do not fit it.
     """
-    return feature_layers(read_checkpoint(model).num_layers) if model.is_dir() else None
+    with LedgerReader(folder.ledger_path) as reader:
+        asked = config_from_json(reader.run().config_json).extract.layers
+        chosen = None if asked is None else tuple(asked)
+        if model.is_dir():
+            return feature_layers(read_checkpoint(model).num_layers, chosen).outputs
+        known = target_if_known(folder, reader)
+    if known is not None:
+        return known.facts.layers_output
+    if chosen is None:
+        return None
+    return feature_layers(1 + max(chosen), chosen).outputs
 
 
 def cache_string(data: Path, config: TorchSpecConfig) -> str:
@@ -152,7 +172,7 @@ def _entry(data: Path) -> bytes:
     return stream.getvalue()
 
 
-def _write_config(out: Path, data: Path, config: TorchSpecConfig, layers: FeatureLayers | None) -> None:
+def _write_config(out: Path, data: Path, config: TorchSpecConfig, layers: LayerOutputs | None) -> None:
     content: dict[str, Any] = {
         "model": {"target_model_path": config.target_model_path},
         "dataset": {
@@ -166,11 +186,11 @@ def _write_config(out: Path, data: Path, config: TorchSpecConfig, layers: Featur
         "output_dir": str(out.with_name(f"{out.name}-training")),
     }
     if layers is not None:
-        content["inference"] = {"aux_hidden_states_layers": list(layers.outputs)}
+        content["inference"] = {"aux_hidden_states_layers": list(layers)}
     with Replacement(out / CONFIG_FILE) as stream:
         # JSON is YAML.
         stream.write(msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
 
 
-def _listed(layers: FeatureLayers) -> str:
-    return str(list(layers.outputs)).replace(" ", "")
+def _listed(layers: LayerOutputs) -> str:
+    return str(list(layers)).replace(" ", "")

@@ -12,6 +12,7 @@ from eagletui.cli.app import main
 from eagletui.runs import RunFolder
 from tests.export.exported_run import command
 from tests.extract.small_run import answer_samples, create_run
+from tests.tiny_models import save_tiny_model
 
 CONFIG = ("--model", "moonshotai/kimi-k2.5", "--max-length", "4096", "--chat-template", "kimi-k25")
 
@@ -56,6 +57,25 @@ def test_the_written_config_is_the_one_the_key_was_made_for(folder: RunFolder, t
     assert config["cache_dir"] == str(tmp_path / "out" / "cache")
     assert str(tmp_path / "out" / "torchspec.yaml") in printed["command"]
     assert printed["loaders"][0]["changed"] == 0
+
+
+@pytest.mark.parametrize("named", ["folder", "weights", "nothing"])
+def test_the_layers_are_those_of_the_run_also_where_the_target_is_named_only(tmp_path: Path, named: str) -> None:
+    model = save_tiny_model(tmp_path / "model", "llama")
+    run = create_run(tmp_path / "run", model if named == "weights" else None, layers=[1, 3, 6])
+    answer_samples(run, [((1, 2), (3, 4, 5))])
+    target = str(model) if named == "folder" else "moonshotai/kimi-k2.5"
+    out = tmp_path / "out"
+    args = ("--to", "torchspec", "--out", str(out), "--model", target, *CONFIG[2:], "--json")
+    printed = command("export", str(run.path), *args)
+    assert "inference.aux_hidden_states_layers=[0,2,5]" in printed["command"]
+    assert json.loads((out / "torchspec.yaml").read_text())["inference"] == {"aux_hidden_states_layers": [0, 2, 5]}
+
+
+def test_a_run_without_layers_takes_the_default_for_its_own_target(tmp_path: Path) -> None:
+    run = create_run(tmp_path / "run", save_tiny_model(tmp_path / "model", "llama"))
+    answer_samples(run, [((1, 2), (3, 4, 5))])
+    assert "inference.aux_hidden_states_layers=[1,3,4]" in _export(run, tmp_path / "out")["command"]
 
 
 def test_a_key_that_is_not_met_finds_no_conversation_to_tokenize(folder: RunFolder, tmp_path: Path) -> None:

@@ -15,7 +15,13 @@ Ids = tuple[tuple[int, ...] | None, tuple[int, ...]]
 
 
 def create_run(
-    path: Path, model: Path | None, *, dtype: str = "float32", shard_mib: int = 1, when: str = "live"
+    path: Path,
+    model: Path | None,
+    *,
+    dtype: str = "float32",
+    shard_mib: int = 1,
+    when: str = "live",
+    layers: list[int] | None = None,
 ) -> RunFolder:
     """Make a run folder with an empty, running ledger; None leaves the target model out of its config."""
     path.mkdir(parents=True)
@@ -26,7 +32,7 @@ def create_run(
             "model": {"id": "tiny/random", "tokenizer": path / "tokenizer", "format": "smollm2", "weights": model},
             "provider": {"kind": "embedded"},
             "spend": {"stop_at_usd": "1", "cap_usd": "2"},
-            "extract": {"when": when, "dtype": dtype, "shard_mib": shard_mib, "device": "cpu"},
+            "extract": {"when": when, "dtype": dtype, "shard_mib": shard_mib, "device": "cpu", "layers": layers},
         }
     )
     folder = RunFolder(path)
