@@ -1,8 +1,11 @@
-"""Take another API key while the engine lives, from where the config says the key is."""
+"""Take another API key, while the engine lives or between two engines: the cross-check begins anew with it."""
 
 import asyncio
+import hashlib
+import os
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from eagletui.config import RunConfig
 from eagletui.core.errors import ConfigError, ProviderError
@@ -10,7 +13,8 @@ from eagletui.engine.fleet import Fleet
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.settle import Settler
 from eagletui.ledger.writer import LedgerWriter
-from eagletui.providers.base import Provider
+from eagletui.providers.base import KeyStatus, Provider
+from eagletui.runs import RunFolder
 
 
 @dataclass(slots=True)
@@ -19,6 +23,7 @@ class Rekey:
 
     config: RunConfig
     provider: Provider
+    folder: RunFolder
     fleet: Fleet
     settler: Settler
     ledger: LedgerThread
@@ -49,16 +54,47 @@ class Rekey:
             self.provider.use_key(old)
             raise ConfigError(f"The other key does not work: {error}") from error
         if status is not None:
-            # What the run has spent so far was spent with the old key.
-            spent_pico = (await self.ledger.do(lambda writer: writer.books(), urgent=True)).spent_pico
-            usage_pico = status.usage_pico_usd - spent_pico
-            await self.ledger.do(partial(_rebase, usage_pico), urgent=True)
-            self.settler.key_usage_at_start_pico = usage_pico
+            self.settler.key_usage_at_start_pico = await self.ledger.do(partial(rebase, status), urgent=True)
+        remember_key(self.folder, key)
         self.fleet.use_key(key)
         return "Another key is used from here on."
 
 
-def _rebase(usage_pico: int, writer: LedgerWriter) -> None:
+def is_other_key(folder: RunFolder, key: str) -> bool:
+    """Tell whether a run's last engine used another key."""
+    try:
+        return _path(folder).read_text(encoding="ascii") != _mark(folder, key)
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def remember_key(folder: RunFolder, key: str) -> None:
+    """Keep a mark from which the key cannot be told, but whether it is the same one can."""
+    descriptor = os.open(_path(folder), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(descriptor, "w", encoding="ascii") as file:
+        file.write(_mark(folder, key))
+
+
+def _path(folder: RunFolder) -> Path:
+    return folder.path / "key.mark"
+
+
+def _mark(folder: RunFolder, key: str) -> str:
+    return hashlib.blake2b(key.encode(), digest_size=8, person=b"eagletui", salt=_salt(folder)).hexdigest()
+
+
+def _salt(folder: RunFolder) -> bytes:
+    return hashlib.blake2b(folder.name.encode(), digest_size=16).digest()
+
+
+def rebase(status: KeyStatus, writer: LedgerWriter) -> int:
+    """Begin the cross-check anew with another key: what the run has spent so far was spent with the old one.
+
+    Returns:
+        What the key would have shown before the run, had the run used it from its start.
+    """
     with writer.transaction(durable=True):
+        usage_pico = status.usage_pico_usd - writer.books().spent_pico
         writer.set_key_usage_at_start(usage_pico, anew=True)
         writer.event("info", "engine", "key", "Another API key is used from here on.")
+    return usage_pico

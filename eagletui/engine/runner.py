@@ -168,7 +168,7 @@ class Runner:
             dispatcher=self._dispatcher,
             money_moved=self._money_moved,
             queue_moved=self._admissions.queue_moved,
-            rekey=Rekey(config, provider, fleet, self._settler, ledger).read_again,
+            rekey=Rekey(config, provider, folder, fleet, self._settler, ledger).read_again,
         )
         self._wake = asyncio.Event()
         self._crash: BaseException | None = None

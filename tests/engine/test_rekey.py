@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 from pathlib import Path
 
 from tests.engine.conftest import NewRun
@@ -93,3 +94,39 @@ async def test_a_resume_says_that_the_environment_of_an_engine_does_not_change(n
         assert row.changed
         assert "does not see another environment" in (row.result or "")
         await asyncio.to_thread(run.order, "stop")
+
+
+async def test_a_start_with_another_key_begins_its_cross_check_anew(new_run: NewRun, tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text(OLD)
+    file.chmod(0o600)
+    usage = {OLD: 3, NEW: 4000}
+
+    async def act(exchange: Exchange) -> None:
+        key = exchange.head.lower().split("bearer ")[1].split("\r\n")[0]
+        if "/endpoints " in exchange.head:
+            pricing = {"prompt": "0.000001", "completion": "0.000001", "request": "0"}
+            records = [{"tag": "maker", "provider_name": "Maker", "pricing": pricing}]
+            await exchange.reply(200, json.dumps({"data": {"endpoints": records}}).encode())
+        elif "/key " in exchange.head:
+            await exchange.reply(200, json.dumps({"data": {"usage": usage[key]}}).encode())
+        elif key == OLD:
+            await exchange.reply(401, b"no")
+        else:
+            free = {**ANSWER, "usage": {"prompt_tokens": 9, "completion_tokens": 3, "cost": 0}}
+            await exchange.reply(200, json.dumps(free).encode(), {"Content-Type": "application/json"})
+
+    async with scripted_server(act) as server:
+        run = new_run(server.base_url, ["Hello."], provider={"api_key_file": str(file)}, pace={"stream": "never"})
+        assert await asyncio.to_thread(run.finish, "--exit-when-paused") == 3, run.log()
+        assert run.snapshot().run.key_usage_at_start_pico == 3 * 10**12
+        await asyncio.to_thread(run.start)
+        await asyncio.to_thread(run.until_state, "paused", "key_limit")
+        assert run.snapshot().run.key_usage_at_start_pico == 3 * 10**12, "the same key goes on"
+        await asyncio.to_thread(run.signal, run.processes[-1], signal.SIGTERM)
+        await asyncio.to_thread(run.wait, run.processes[-1])
+        file.write_text(NEW)
+        engine = run.start()
+        await asyncio.to_thread(run.order, "resume")
+        assert await asyncio.to_thread(run.wait, engine) == 0, run.log()
+    assert run.snapshot().run.key_usage_at_start_pico == 4000 * 10**12
