@@ -27,14 +27,18 @@ class ExportTarget:
     """How the features were made; None where the trainer runs the target."""
 
 
-def target_of_features(folder: RunFolder, reader: LedgerReader, model: Path | None, *, compute: bool) -> ExportTarget:
+def target_of_features(
+    folder: RunFolder, reader: LedgerReader, model: Path | None, *, compute: bool, check: bool = True
+) -> ExportTarget:
     """Describe the target that a run's features came from.
 
     Args:
         folder: the run.
         reader: of its ledger.
         model: where the target lies now; None: where it lay at extraction.
-        compute: something will be computed with it, so that it must be there and be the same.
+        compute: something will be computed with it, so that it must be there.
+        check: read its files, where they are there: a trainer would run another model beside these features, and take
+            that one's norm and head. False only describes it.
 
     Raises:
         RunError: the run has no features.
@@ -52,7 +56,7 @@ def target_of_features(folder: RunFolder, reader: LedgerReader, model: Path | No
         raise InputError(
             f"--model: there is nothing at {path}; name the target model that the features were made with."
         )
-    if path.exists() and (compute or model is not None) and hash_model(path).xxh3 != manifest.model_xxh3:
+    if check and path.exists() and hash_model(path).xxh3 != manifest.model_xxh3:
         raise ModelError(
             f"{path} is not the model that the features of run {folder.name} were made with ({manifest.model_path})."
         )
@@ -110,7 +114,7 @@ def target_if_known(folder: RunFolder, reader: LedgerReader) -> ExportTarget | N
     manifest = find_manifest(folder.features_dir)
     try:
         if manifest is not None and reader.shards():
-            return target_of_features(folder, reader, None, compute=False)
+            return target_of_features(folder, reader, None, compute=False, check=False)
         return target_to_run(folder, reader, None)
     except (InputError, ModelError):
         return None

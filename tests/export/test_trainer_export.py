@@ -17,6 +17,7 @@ from eagletui.export import feature_files
 from eagletui.export.config_check import check_configs
 from eagletui.export.trainer_export import Asked, export_for_trainer
 from eagletui.export.trainer_folder import alone, find_trainer_manifest, read_rows, write_trainer_manifest
+from eagletui.export.trainer_target import target_if_known, target_of_features
 from eagletui.export.vocabulary import load_vocabulary, vocabulary_digest
 from eagletui.ledger.orders import TokensResult
 from eagletui.ledger.reader import LedgerReader
@@ -321,6 +322,19 @@ def test_what_a_person_may_change_in_a_config_is_no_fault(exported: Path) -> Non
     answers = [answer.ok for answer in check_configs(exported, manifest)]
     path.write_text(before)
     assert answers == [True, True]
+
+
+def test_another_model_where_the_target_lay_is_refused_for_either_trainer(tmp_path: Path) -> None:
+    made = make_run(tmp_path / "own", (9,))
+    shutil.rmtree(made.model)
+    save_tiny_model(made.model, "qwen3", dtype=torch.bfloat16, seed=8)
+    with LedgerReader(made.run.ledger_path) as reader:
+        for computes in (False, True):
+            with pytest.raises(ModelError, match="is not the model that the features of run run were made with"):
+                target_of_features(made.run, reader, None, compute=computes)
+        known = target_if_known(made.run, reader)
+        assert known is not None
+        assert known.facts.layers_output == (1, 3, 4)
 
 
 def test_a_ledger_that_is_gone_is_said_and_not_passed_over(shared: ExportedRun, copied: Path, tmp_path: Path) -> None:
