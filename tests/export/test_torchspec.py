@@ -104,7 +104,7 @@ def test_a_config_that_is_not_given_is_an_error_that_names_the_version(
     assert end.value.code == 2
     said = capsys.readouterr().err
     assert f"cache key: {left_out} (" in said
-    assert "made for TorchSpec at 09aa71b1" in said
+    assert "the cache of TorchSpec at 09aa71b1" in said
     assert not (tmp_path / "out").exists()
 
 
