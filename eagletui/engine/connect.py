@@ -9,8 +9,9 @@ from eagletui.config import RunConfig
 from eagletui.core.errors import RunError
 from eagletui.core.money import Price
 from eagletui.providers.base import Provider, Timeouts
+from eagletui.providers.offer import Routing
 from eagletui.providers.openai_compatible import OpenAiCompatible
-from eagletui.providers.openrouter import BASE_URL, OpenRouter, Routing
+from eagletui.providers.openrouter import BASE_URL, OpenRouter
 from eagletui.run_ids import router_fields, router_kwargs, template_kwargs
 from eagletui.runs import RunFolder
 from eagletui.tokens.formats import load_format

@@ -4,9 +4,7 @@ Every request is pinned to one endpoint and carries a price ceiling, so that the
 server's side too. Facts: https://openrouter.ai/docs (routing, parameters, errors, usage accounting).
 """
 
-import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final
@@ -25,7 +23,6 @@ from eagletui.providers.base import (
     GenerationRecord,
     KeyStatus,
     OnHeaders,
-    ProviderFailure,
     RawReply,
     Stranger,
     Timeouts,
@@ -33,79 +30,24 @@ from eagletui.providers.base import (
 )
 from eagletui.providers.body import chat_body, encode, reply_limit_bytes
 from eagletui.providers.decoding import decode_as
+from eagletui.providers.offer import (
+    EndpointsBody,
+    Routing,
+    fits,
+    read_endpoint,
+    tags_by_name,
+    told_apart,
+    unreadable,
+    why_none,
+)
 from eagletui.providers.reply_reader import count_of, pico_of
-from eagletui.providers.served import plain_name, stranger
+from eagletui.providers.served import stranger
 from eagletui.providers.transport import HttpReply, HttpTransport
 
 BASE_URL: Final = "https://openrouter.ai/api/v1"
 HEADERS: Final = {"X-OpenRouter-Title": "EagleTUI", "X-OpenRouter-Metadata": "enabled"}
 """The second makes replies say which endpoints were tried and what the router did to the prompt."""
 PER_MILLION: Final = 1_000_000
-MAX_PRICE_USD: Final = 1
-"""Per token or request; the dearest model asked 0.0006 a token."""
-MAX_PRICE_DIGITS: Final = 40
-
-
-@dataclass(frozen=True, slots=True)
-class Routing:
-    """Which endpoints may answer a run."""
-
-    only: tuple[str, ...] = ()
-    """Slugs; empty: all. A base slug (`deepinfra`) names all of its variants."""
-    ignore: tuple[str, ...] = ()
-    quantizations: tuple[str, ...] = ()
-    """Accepted quantizations; empty: all."""
-    max_tokens: int = 0
-    """The longest answer of the run; an endpoint with a lower limit is left out."""
-    parameters: frozenset[str] = frozenset()
-    """Optional parameters that requests set; an endpoint that lists its parameters and lacks one is left out."""
-    distillable_text: bool = True
-    """Only models whose author allows training on the output."""
-    typed_price: Price | None = None
-    """The person's price, for an endpoint that states none."""
-    template_kwargs: Mapping[str, object] = field(default_factory=dict)
-    """Variables of the chat template that no field of the router's own carries: only endpoints that list
-    `chat_template_kwargs` among their parameters may answer."""
-
-
-class _Rates(msgspec.Struct):
-    prompt: Decimal | None = None
-    completion: Decimal | None = None
-    request: Decimal | None = None
-    internal_reasoning: Decimal | None = None
-    """Asked for reasoning tokens in place of `completion`."""
-    input_cache_write: Decimal | None = None
-    """Asked for prompt tokens that enter a cache, in place of `prompt`."""
-
-
-class _Pricing(_Rates):
-    overrides: list[_Rates] = []
-
-
-class _EndpointRecord(msgspec.Struct):
-    tag: str
-    provider_name: str
-    pricing: _Pricing
-    quantization: str | None = None
-    max_completion_tokens: int | None = None
-    context_length: int | None = None
-    max_prompt_tokens: int | None = None
-    status: Any = None
-    uptime_last_30m: Any = None
-    supported_parameters: list[str] = []
-    name: Any = None
-    """`PROVIDER | MODEL`, where the model may be a dated name of the one that is asked for."""
-    model_id: Any = None
-    supports_streaming: bool = True
-    """The embedded provider's own field; absent elsewhere."""
-
-
-class _EndpointList(msgspec.Struct):
-    endpoints: list[msgspec.Raw]
-
-
-class _EndpointsBody(msgspec.Struct):
-    data: _EndpointList
 
 
 class _Generation(msgspec.Struct):
@@ -202,13 +144,13 @@ class OpenRouter:
     async def endpoints(self) -> list[Endpoint]:
         """Fetch the endpoints that may answer this run, with their prices."""
         reply = await self._transport.get(f"/models/{quote(self._model_id)}/endpoints")
-        records = self._decode(reply, _EndpointsBody, "endpoints").data.endpoints
-        listed = [_endpoint(record, self._routing.typed_price) for record in records]
-        self._tags = _tags_by_name(listed)
-        listed = [_told_apart(endpoint, listed) for endpoint in listed]
-        kept = [endpoint for endpoint in listed if _fits(endpoint, self._routing)]
+        records = self._decode(reply, EndpointsBody, "endpoints").data.endpoints
+        listed = [read_endpoint(record, self._routing.typed_price) for record in records]
+        self._tags = tags_by_name(listed)
+        listed = [told_apart(endpoint, listed) for endpoint in listed]
+        kept = [endpoint for endpoint in listed if fits(endpoint, self._routing)]
         if not kept:
-            raise ConfigError(_why_none(self._model_id, listed, self._routing))
+            raise ConfigError(why_none(self._model_id, listed, self._routing))
         return kept
 
     async def send(self, request: ChatRequest, on_headers: OnHeaders) -> RawReply:
@@ -285,7 +227,7 @@ class OpenRouter:
                 is_free_tier=data.is_free_tier is True,
             )
         except (ValueError, ArithmeticError) as error:
-            raise _unreadable("key", error) from error
+            raise unreadable("key", error) from error
 
     async def reasoning(self) -> ReasoningRule | None:
         """Ask the list of models what this one's reasoning allows; what it does not say is unknown."""
@@ -313,7 +255,7 @@ class OpenRouter:
         try:
             return usd_to_pico(data.total_credits - data.total_usage)
         except (ValueError, ArithmeticError) as error:
-            raise _unreadable("credits", error) from error
+            raise unreadable("credits", error) from error
 
     def _decode(self, reply: HttpReply, shape: type[Any], what: str) -> Any:
         if reply.status != 200:
@@ -321,12 +263,7 @@ class OpenRouter:
         try:
             return decode_as(reply.body, shape)
         except ReplyError as error:
-            raise _unreadable(what, error) from error
-
-
-def _unreadable(what: str, error: Exception) -> ProviderFailure:
-    sentence = f"The provider's answer about {what} cannot be read: {clean_line(str(error), 200)}"
-    return ProviderFailure("not_json", sentence)
+            raise unreadable(what, error) from error
 
 
 def _moment(value: object) -> datetime | None:
@@ -336,126 +273,6 @@ def _moment(value: object) -> datetime | None:
     except ValueError:
         return None
     return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment
-
-
-def _endpoint(raw: msgspec.Raw, typed: Price | None) -> Endpoint:
-    try:
-        record = decode_as(raw, _EndpointRecord)
-    except ReplyError as error:
-        raise _unreadable("an endpoint", error) from error
-    price = _highest(record.pricing)
-    source: Any = "endpoints"
-    if price is None:
-        if typed is None:
-            raise ConfigError(
-                f"{clean_line(record.tag, 60)} states no price that a bound can be made of. Give "
-                "prompt_usd_per_million and completion_usd_per_million in [provider], or name it in ignore."
-            )
-        price, source = typed, "config"
-    return Endpoint(
-        tag=record.tag,
-        provider_name=record.provider_name,
-        price=price,
-        quantization=record.quantization,
-        max_completion_tokens=count_of(record.max_completion_tokens),
-        supports_logprobs="logprobs" in record.supported_parameters,
-        supports_stream=record.supports_streaming,
-        supports_template_kwargs="chat_template_kwargs" in record.supported_parameters,
-        parameters=frozenset(record.supported_parameters),
-        context_tokens=count_of(record.context_length),
-        max_prompt_tokens=count_of(record.max_prompt_tokens),
-        status=record.status if type(record.status) is int else None,
-        uptime_percent=float(record.uptime_last_30m) if type(record.uptime_last_30m) in (int, float) else None,
-        price_source=source,
-        model_names=_model_names(record),
-        raw_json=bytes(raw).decode("utf-8", "replace"),
-    )
-
-
-def _model_names(record: _EndpointRecord) -> tuple[str, ...]:
-    after_bar = record.name.split(" | ", 1)[-1] if isinstance(record.name, str) and " | " in record.name else None
-    return tuple(name for name in (after_bar, record.model_id) if isinstance(name, str) and name)
-
-
-def _told_apart(endpoint: Endpoint, listed: Sequence[Endpoint]) -> Endpoint:
-    variants = tuple(other.tag for other in listed if other.tag != endpoint.tag and _named(other.tag, (endpoint.tag,)))
-    return replace(endpoint, variants=variants) if variants else endpoint
-
-
-def _tags_by_name(listed: Sequence[Endpoint]) -> dict[str, set[str]]:
-    tags: dict[str, set[str]] = {}
-    for endpoint in listed:
-        tags.setdefault(plain_name(endpoint.provider_name), set()).add(endpoint.tag)
-    return tags
-
-
-def _highest(pricing: _Pricing) -> Price | None:
-    """The most a request can meet: conditional overrides count, discounts do not. None where any of it is no price.
-
-    Any prompt token may enter a cache and any output token may be reasoning, so the dearer rate of each bounds both.
-    """
-    rates: tuple[_Rates, ...] = (pricing, *pricing.overrides)
-    prompts = [usd for rate in rates for usd in (rate.prompt, rate.input_cache_write) if usd is not None]
-    completions = [usd for rate in rates for usd in (rate.completion, rate.internal_reasoning) if usd is not None]
-    requests = [rate.request for rate in rates if rate.request is not None]
-    if pricing.prompt is None or pricing.completion is None:
-        return None
-    if not all(map(_is_price, (*prompts, *completions, *requests))):
-        return None
-    return Price(max(prompts), max(completions), max(requests, default=Decimal(0)))
-
-
-def _is_price(usd: Decimal) -> bool:
-    """Refuse what is no amount or none that anyone pays; -1 means "varies" on the router's own auto models."""
-    if not usd.is_finite() or not 0 <= usd <= MAX_PRICE_USD:
-        return False
-    exponent = usd.as_tuple().exponent
-    return isinstance(exponent, int) and exponent >= -MAX_PRICE_DIGITS
-
-
-def _fits(endpoint: Endpoint, routing: Routing) -> bool:
-    if routing.only and not _named(endpoint.tag, routing.only):
-        return False
-    if _named(endpoint.tag, routing.ignore):
-        return False
-    if not endpoint.parameters.issuperset(routing.parameters) and endpoint.parameters:
-        return False
-    if routing.quantizations and (endpoint.quantization or "unknown") not in routing.quantizations:
-        return False
-    if routing.template_kwargs and not endpoint.supports_template_kwargs:
-        return False
-    return endpoint.max_completion_tokens is None or endpoint.max_completion_tokens >= routing.max_tokens
-
-
-def _named(tag: str, slugs: Sequence[str]) -> bool:
-    return any(tag == slug or tag.startswith(slug + "/") for slug in slugs)
-
-
-def _why_none(model_id: str, listed: list[Endpoint], routing: Routing) -> str:
-    if not listed:
-        return f"No endpoint serves {model_id}. Check [model] id."
-    if routing.template_kwargs and any(_fits(e, replace(routing, template_kwargs={})) for e in listed):
-        found = ", ".join(
-            f"{name} = {json.dumps(value, default=str)}" for name, value in routing.template_kwargs.items()
-        )
-        return (
-            f"template_kwargs of [model]: found {clean_line(found, 200)}, and no endpoint of {model_id} that fits "
-            "[provider] takes chat_template_kwargs, so prompts would be rendered otherwise than asked. Remove it, or "
-            "use a server that takes it (kind vllm, sglang or llama.cpp). Thinking switches and reasoning_effort need "
-            "no such endpoint."
-        )
-    described = ", ".join(_described(endpoint, routing) for endpoint in listed)
-    return (
-        f"None of the endpoints of {model_id} fits only, ignore and quantizations of [provider] with "
-        f"max_tokens = {routing.max_tokens}. On offer: {clean_line(described, 600)}."
-    )
-
-
-def _described(endpoint: Endpoint, routing: Routing) -> str:
-    lacks = sorted(routing.parameters - endpoint.parameters) if endpoint.parameters else []
-    without = f", without {' and '.join(lacks)}" if lacks else ""
-    longest = endpoint.max_completion_tokens or "any"
-    return f"{endpoint.tag} ({endpoint.quantization or 'unknown'}, at most {longest} tokens{without})"
 
 
 def _per_million(price: Price) -> dict[str, Decimal]:

@@ -22,8 +22,9 @@ from eagletui.ledger.orders import AdmitRequest, Failed, Finished, NewPrompt, Ov
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.providers.base import Timeouts
+from eagletui.providers.offer import Routing
 from eagletui.providers.openai_compatible import OpenAiCompatible
-from eagletui.providers.openrouter import OpenRouter, Routing
+from eagletui.providers.openrouter import OpenRouter
 from tests.providers.scripted_server import Exchange, ScriptedServer, scripted_server
 
 T = TypeVar("T")

@@ -14,7 +14,8 @@ from eagletui.core.errors import ConfigError
 from eagletui.core.money import Price
 from eagletui.core.reasoning_rule import ReasoningRule
 from eagletui.providers.base import ChatRequest, GenerationRecord, KeyStatus, ProviderFailure, Sampling, Timeouts
-from eagletui.providers.openrouter import OpenRouter, Routing
+from eagletui.providers.offer import Routing
+from eagletui.providers.openrouter import OpenRouter
 from tests.providers.scripted_server import Exchange, scripted_server
 
 TIMEOUTS = Timeouts(connect_s=5.0, first_event_s=5.0, event_s=5.0, total_s=10.0)
