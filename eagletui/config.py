@@ -315,6 +315,8 @@ class ExtractSection(_Section):
     engine: Literal["local", "vllm", "sglang", "ray"] = "local"
     server: str | None = Field(default=None, pattern=r"^https?://")
     """Address of the vLLM or SGLang server that computes, up to the port."""
+    trust_server: bool = False
+    """Take a vLLM server that does not tell from which layers its streams are (it does with VLLM_SERVER_DEV_MODE=1)."""
     when: Literal["live", "after", "off"] = "off"
     dtype: Literal["float32", "bfloat16", "float16", "fp8", "auto"] = "auto"
     """Of computation and states; `fp8` stores eight bits and a scale per token, computed in the model's own type."""

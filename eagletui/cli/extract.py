@@ -47,6 +47,10 @@ def extract(
     server: Annotated[
         str | None, typer.Option("--server", metavar="URL", help="Of a vLLM or SGLang server that runs the model.")
     ] = None,
+    trust_server: Annotated[
+        bool,
+        typer.Option("--trust-server", help="Take a vLLM server that does not tell its layers: you have looked."),
+    ] = False,
     dtype: Annotated[
         Literal["float32", "bfloat16", "float16", "fp8", "auto"] | None,
         typer.Option(
@@ -115,7 +119,7 @@ def extract(
                 "--engine ray, --address and --storage go with a run, whose ledger says which shards count; "
                 "found a file of ids. Make a run of it with: eagletui import RUN IDS.jsonl"
             )
-        order = Order(model, engine or "local", server, dtype or "auto", device or "auto")
+        order = Order(model, engine or "local", server, dtype or "auto", device or "auto", trust_server=trust_server)
         return _of_file(file, order, out or file.with_name(f"{file.stem}-features"), token_budget, stream_ahead, json_)
     folder = find(source)
     if out is not None:
@@ -131,6 +135,7 @@ def extract(
         dtype=dtype,
         engine=engine,
         server=server,
+        trust_server=trust_server,
         address=address,
         storage=storage,
         gpus_per_worker=gpus_per_worker,

@@ -30,6 +30,8 @@ class Choices:
     """Instead of `extract.engine`."""
     server: str | None = None
     """Instead of `extract.server`."""
+    trust_server: bool = False
+    """As well as `extract.trust_server`: take a server that does not tell its layers."""
     address: str | None = None
     """Of the Ray cluster: `auto`, or the head's; None starts one on this machine. For the ray engine."""
     storage: str | None = None

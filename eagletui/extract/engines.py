@@ -30,6 +30,8 @@ class Order:
     """Local engine: where to compute."""
     layers: tuple[int, ...] | None = None
     """Layers whose input is kept; None takes the default."""
+    trust_server: bool = False
+    """Take a server that does not tell from which layers its streams are."""
     threads: int | None = None
     """Local engine: of computations on the CPU; None takes half of the cores."""
 
@@ -74,7 +76,9 @@ def _open_server(order: Order, facts: ModelFacts, layers: FeatureLayers, report:
     if not order.server.startswith(("http://", "https://")):
         raise InputError(f"--server: found {clean_line(order.server, 80)}, expected http://HOST:PORT.")
     if order.engine == "vllm":
-        return ServedBackend(vllm.VllmServer(order.server, facts, layers), facts, layers, report)
+        return ServedBackend(
+            vllm.VllmServer(order.server, facts, layers, trust=order.trust_server), facts, layers, report
+        )
     return ServedBackend(
         sglang.SglangServer(order.server, facts, layers), facts, layers, report, in_flight=sglang.IN_FLIGHT
     )

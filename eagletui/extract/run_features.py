@@ -278,6 +278,7 @@ class RunExtractor:
             model=path,
             engine=self.choices.engine or asked.engine,
             server=self.choices.server or asked.server,
+            trust_server=self.choices.trust_server or asked.trust_server,
             dtype=self.choices.dtype or asked.dtype,
             device=self.choices.device or asked.device,
             layers=None if asked.layers is None else tuple(asked.layers),

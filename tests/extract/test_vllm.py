@@ -48,10 +48,12 @@ def _samples(*lengths: int) -> list[IdsSample]:
     return [IdsSample(f"s{number}", part, (0,) + (1,) * (len(part) - 1)) for number, part in enumerate(ids)]
 
 
-def _backend(model: Path, url: str, *, file_timeout_s: float = 5.0, in_flight_tokens: int = 10_000) -> ServedBackend:
+def _backend(
+    model: Path, url: str, *, file_timeout_s: float = 5.0, in_flight_tokens: int = 10_000, trust: bool = False
+) -> ServedBackend:
     facts = read_facts(model)
     layers = feature_layers(facts.num_layers)
-    server = VllmServer(url, facts, layers, file_timeout_s=file_timeout_s)
+    server = VllmServer(url, facts, layers, file_timeout_s=file_timeout_s, trust=trust)
     waits = (0.0, 0.0)
     said: list[str] = []
     return ServedBackend(
@@ -204,7 +206,9 @@ def test_a_server_started_with_other_flags_is_refused_with_the_command_that_star
     with pytest.raises(Unusable, match=sentence) as caught:
         _backend(tiny_models["llama"], url)
     command = str(caught.value).splitlines()[-1]
-    assert command.startswith(f"vllm serve {tiny_models['llama']} --dtype float32 --no-enable-prefix-caching")
+    assert command.startswith(
+        f"VLLM_SERVER_DEV_MODE=1 vllm serve {tiny_models['llama']} --dtype float32 --no-enable-prefix-caching"
+    )
     assert '"eagle_aux_hidden_state_layer_ids": [2, 4, 5, 8]' in command
     assert serving.requests == 0
 
@@ -224,7 +228,24 @@ def test_streams_that_are_not_a_record_s_are_found_by_the_model_s_own_head(
     for name, value in ways.items():
         setattr(serving, name, value)
     with pytest.raises(Unusable, match=sentence):
-        _compute(_backend(tiny_models["llama"], serve(serving)), _samples(*LENGTHS))
+        _compute(_backend(tiny_models["llama"], serve(serving), trust=True), _samples(*LENGTHS))
+
+
+def test_a_server_that_does_not_tell_its_layers_is_refused_unless_it_is_trusted(
+    tmp_path: Path, tiny_models: dict[Kind, Path], serving: VllmServing, serve: Serve
+) -> None:
+    serving.tells = False
+    url = serve(serving)
+    with pytest.raises(Unusable, match="does not tell its layers and chunked prefill") as caught:
+        _backend(tiny_models["llama"], url)
+    assert str(caught.value).splitlines()[-1].startswith("VLLM_SERVER_DEV_MODE=1 vllm serve ")
+    assert "--trust-server" in str(caught.value)
+    assert serving.requests == 0
+    ids = _write_ids(tmp_path / "ids.jsonl", random_samples((40, 7)))
+    out = tmp_path / "out"
+    _extract_ids(ids, tiny_models["llama"], out, engine="vllm", server=url, trust_server=True)
+    capture = read_manifest(out).capture
+    assert "chunked prefill NOT CHECKED (trusted as told by a person), layers NOT CHECKED (trusted" in capture
 
 
 def test_a_prefix_cache_that_the_server_does_not_tell_of_shows_in_the_second_answer(
@@ -278,7 +299,7 @@ def test_work_ends_without_waiting_for_answers_when_asked_to(
 
 def test_a_missing_or_absent_server_is_named_with_the_command_that_starts_one(tiny_models: dict[Kind, Path]) -> None:
     model = tiny_models["llama"]
-    with pytest.raises(InputError, match=r"--engine vllm needs --server URL[^\n]*\nvllm serve "):
+    with pytest.raises(InputError, match=r"--engine vllm needs --server URL[^\n]*\nVLLM_SERVER_DEV_MODE=1 vllm serve "):
         open_backend(Order(model, "vllm"), lambda *_: None)
     with pytest.raises(Unusable, match=r"No server answers at http://127\.0\.0\.1:1: "):
         open_backend(Order(model, "vllm", "http://127.0.0.1:1"), lambda *_: None)

@@ -31,8 +31,14 @@ from eagletui.extract.backends.http import ServerClient
 from eagletui.extract.backends.served import Answer, Declined, Unanswered, Unusable, require_record
 from eagletui.models.facts import ModelFacts
 
+DEVELOPMENT: Final = "VLLM_SERVER_DEV_MODE"
+"""Variable of the server's environment: where it is 1, `/server_info` tells the layers and chunked prefill. Nothing
+else does, and of the auxiliary streams no answer shows from which layers they are."""
+
 FILE_TIMEOUT_S: Final = 120.0
 """From the answer until its file must be whole."""
+
+_UNTOLD: Final = "NOT CHECKED (trusted as told by a person)"
 
 _FILE_LOOK_S: Final = 0.05
 _CACHE_INFO: Final = re.compile(r'^vllm:cache_config_info\{[^}]*enable_prefix_caching="(\w+)"', re.MULTILINE)
@@ -60,14 +66,20 @@ def start_command(facts: ModelFacts, layers: FeatureLayers) -> str:
     parts = ["vllm", "serve", str(facts.path), "--dtype", facts.dtype, "--no-enable-prefix-caching"]
     parts += ["--no-enable-chunked-prefill", "--max-num-batched-tokens", "32768"]
     parts += ["--speculative-config", json.dumps(speculative), "--kv-transfer-config", json.dumps(transfer)]
-    return shlex.join(parts)
+    return f"{DEVELOPMENT}=1 {shlex.join(parts)}"
 
 
 class VllmServer:
     """A running vLLM server that extracts hidden states."""
 
     def __init__(
-        self, url: str, facts: ModelFacts, layers: FeatureLayers, *, file_timeout_s: float = FILE_TIMEOUT_S
+        self,
+        url: str,
+        facts: ModelFacts,
+        layers: FeatureLayers,
+        *,
+        file_timeout_s: float = FILE_TIMEOUT_S,
+        trust: bool = False,
     ) -> None:
         """Take its address.
 
@@ -76,7 +88,9 @@ class VllmServer:
             facts: of the model.
             layers: the streams wanted.
             file_timeout_s: from an answer until its file must be whole.
+            trust: take a server that does not tell its layers or chunked prefill; the manifest says so.
         """
+        self._trust = trust
         self.versions: Mapping[str, str] = {}
         self._client = ServerClient(url)
         self.url = self._client.url
@@ -112,9 +126,20 @@ class VllmServer:
                 f"The server extracts layers {list(ids)}, a record needs {list(layer_ids(self._layers))}. "
                 f"Start it with\n{self._command}"
             )
+        untold = [
+            what
+            for what, told in (("layers", ids), ("prefix caching", caches), ("chunked prefill", chunks))
+            if told is None
+        ]
+        if untold and not self._trust:
+            raise Unusable(
+                f"The server at {self.url} does not tell its {' and '.join(untold)}, and streams of other layers would "
+                f"look like these. Start it with {DEVELOPMENT}=1 where nobody else reaches it, or look yourself and "
+                f"add --trust-server:\n{self._command}"
+            )
         return (
             f"vllm {self.versions['vllm']} running {clean_line(self._model, 80)}, prefix caching {_said(caches)}, "
-            f"chunked prefill {_said(chunks)}, layers {'as asked' if ids is not None else 'not told'}"
+            f"chunked prefill {_said(chunks)}, layers {'as asked' if ids is not None else _UNTOLD}"
         )
 
     def ask(self, token_ids: Sequence[int]) -> Answer:
@@ -214,7 +239,7 @@ def _stated_layers(config: "_Speculative | None") -> tuple[int, ...] | None:
 
 
 def _said(is_on: bool | None) -> str:
-    return "not told" if is_on is None else "off"
+    return _UNTOLD if is_on is None else "off"
 
 
 class _Model(msgspec.Struct):
