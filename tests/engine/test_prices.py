@@ -92,7 +92,7 @@ async def test_a_price_refused_by_the_router_pauses_the_run_and_a_resume_accepts
                 return
             choice = {"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}
             usage = {"prompt_tokens": 30, "completion_tokens": 2, "cost": 0}
-            body = {"id": f"gen-{len(asked_prices)}", "model": "m", "choices": [choice], "usage": usage}
+            body = {"id": f"gen-{len(asked_prices)}", "choices": [choice], "usage": usage}
             await exchange.reply(200, json.dumps(body).encode(), {"Content-Type": "application/json"})
 
     async with scripted_server(act) as server:
