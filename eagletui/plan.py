@@ -270,19 +270,19 @@ def _extraction_notes(plan: Plan, config: RunConfig) -> list[str]:
 
 
 def _endpoint_notes(plan: Plan) -> list[str]:
-    """Say which endpoints will refuse some of the requests, or are not well now."""
+    """Say which endpoints some of the requests do not fit, or are not well now."""
     notes = []
     for endpoint in plan.endpoints:
         context, prompt = endpoint.context_tokens, endpoint.max_prompt_tokens
         if context is not None and context < plan.longest_whole:
             notes.append(
                 f"{endpoint.tag} has a context of {context:,} tokens, and the longest prompt with max_tokens needs "
-                f"{plan.longest_whole:,}: it refuses such requests. Lower max_tokens, or name it in [provider] ignore."
+                f"{plan.longest_whole:,}: such prompts go to others, or fail where none takes them. Lower max_tokens."
             )
         elif prompt is not None and prompt < plan.longest_prompt:
             notes.append(
                 f"{endpoint.tag} takes prompts of at most {prompt:,} tokens, and the longest has "
-                f"{plan.longest_prompt:,}: it refuses such requests. Shorten them, or name it in [provider] ignore."
+                f"{plan.longest_prompt:,}: such prompts go to others, or fail where none takes them. Shorten them."
             )
         if endpoint.status is not None and endpoint.status < 0:
             notes.append(f"{endpoint.tag} is degraded now: the router gives it the status {endpoint.status}.")
