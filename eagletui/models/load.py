@@ -32,7 +32,7 @@ from eagletui.core.errors import ModelError
 from eagletui.core.features import DTYPES, DType
 from eagletui.core.text import clean_line
 from eagletui.models import spread
-from eagletui.models.facts import ModelFacts
+from eagletui.models.facts import ModelFacts, stored_dtype
 from eagletui.models.identity import ModelHash, hash_model, stored_quantization, weight_files
 
 DTypeChoice = Literal["float32", "bfloat16", "float16", "auto"]
@@ -103,8 +103,8 @@ def load_target(
         path: a folder of safetensors, or a `.gguf` file.
         dtype: `auto` takes the type the checkpoint is stored in; for quantized GGUF files float32 on a CPU and
             bfloat16 elsewhere.
-        device: `auto` takes the first CUDA device, all of them where the weights do not fit into it, else the CPU; or a
-            name such as `cuda:1`, or `spread` for all devices.
+        device: `auto` takes the first CUDA device, all of them where the loaded weights do not fit into it, else the
+            CPU; or a name such as `cuda:1`, or `spread` for all devices.
         threads: CPU threads of this process's computations from now on; None takes half of the usable cores. The
             numbers do not depend on it.
         memory: what each device may take of a model that is spread, such as `{0: "70GiB", "cpu": "100GiB"}`; None asks
@@ -114,7 +114,7 @@ def load_target(
         ModelError: nothing loadable is there, weights are missing, or the architecture is unknown to transformers.
     """
     weight_files(path)
-    place = _choose_device(device, path)
+    place = _choose_device(device, path, dtype)
     # Half: threads of one core's pair share its units, and where other work runs, one thread too many makes all wait
     # at every barrier (22 instead of 333 tokens/s on two busy cores).
     torch.set_num_threads(threads or max(1, len(os.sched_getaffinity(0)) // 2))
@@ -169,10 +169,30 @@ def _device_map(place: str) -> Any:
     return "auto" if place == spread.SPREAD else {"": place}
 
 
-def _choose_device(device: str, path: Path) -> str:
+def loaded_bytes(path: Path, dtype: DTypeChoice) -> int:
+    """Return the bytes that weights may take on a device, whatever they take in their files.
+
+    Quantized weights are counted as if they were widened, as GGUF files always are and others where a device has no
+    kernels for them.
+    """
+    asked = _torch_dtype(path, dtype, "cuda")
+    if asked == "auto":
+        asked = getattr(torch, stored_dtype(path) or "bfloat16")
+    if path.is_file():
+        numbers = sum(int(tensor.n_elements) for tensor in gguf.GGUFReader(str(path)).tensors)
+    else:
+        config = AutoConfig.from_pretrained(str(path), trust_remote_code=False, local_files_only=True)
+        with torch.device("meta"):
+            model = auto_class(path).from_config(config, trust_remote_code=False)
+        numbers = sum(weight.numel() for weight in model.parameters())
+    return numbers * int(asked.itemsize)
+
+
+def _choose_device(device: str, path: Path, dtype: DTypeChoice) -> str:
     if device == "auto" and torch.cuda.is_available():
-        weights = sum(file.stat().st_size for file in weight_files(path))
-        return spread.SPREAD if spread.is_needed(weights, spread.free_memory()) else "cuda:0"
+        free = spread.free_memory()
+        is_needed = len(free) > 1 and spread.is_needed(loaded_bytes(path, dtype), free)
+        return spread.SPREAD if is_needed else "cuda:0"
     if device == "auto":
         return "cpu"
     if device == spread.SPREAD:
