@@ -4,8 +4,10 @@ transformers' own packing builds one T x T mask over the whole row: quadratic in
 numbers of a lone forward. Here every sample's slice goes through the very function that a lone forward would call.
 """
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from inspect import signature
+from itertools import accumulate
+from typing import Any, Final, NamedTuple
 
 import torch
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -13,6 +15,8 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 NAME: Final = "eagletui_segments"
+
+_LARGEST_HEAD: Final = 256
 
 _FULL: Final = "full_attention"
 
@@ -42,6 +46,65 @@ def obstacle(text_config: Any, attention: str) -> str | None:
     return None
 
 
+class Kernel(NamedTuple):
+    """What attends over a whole row at once."""
+
+    call: Callable[..., Any] | None
+    """With the signature of `varlen_attn`; None: segment after segment."""
+    said: str
+    """In manifests and the log."""
+
+
+def choose_kernel(device_kind: str, dtype: str, capability: tuple[int, int] | None, text_config: Any) -> Kernel:
+    """Choose how samples of one row attend: in one call of flash attention where it can be, else one call each.
+
+    Args:
+        device_kind: `cpu` or `cuda`.
+        dtype: of the computation.
+        capability: of the CUDA device.
+        text_config: transformers' config of the decoder.
+    """
+    why = _kernel_obstacle(device_kind, dtype, capability, text_config)
+    if why is None:
+        try:
+            from torch.nn.attention.varlen import varlen_attn
+        except ImportError:
+            why = "this torch has no torch.nn.attention.varlen"
+        else:
+            if {"scale", "window_size", "enable_gqa"} <= set(signature(varlen_attn).parameters):
+                return Kernel(varlen_attn, "attention in one call of torch.nn.attention.varlen")
+            why = "torch.nn.attention.varlen of this version takes other arguments"
+    return Kernel(None, f"attention by segment: {why}")
+
+
+def _kernel_obstacle(device_kind: str, dtype: str, capability: tuple[int, int] | None, text_config: Any) -> str | None:
+    if device_kind != "cuda":
+        return "no CUDA device"
+    if capability is None or capability < (8, 0):
+        return "the device is older than flash attention"
+    if dtype not in ("bfloat16", "float16"):
+        return f"flash attention has no {dtype}"
+    if getattr(text_config, "attn_logit_softcapping", None) is not None:
+        return "the model caps its attention logits"
+    width = _head_size(text_config)
+    if width % 8 or width > _LARGEST_HEAD:
+        return f"heads of {width} do not fit flash attention"
+    return None
+
+
+def _head_size(text_config: Any) -> int:
+    latent = getattr(text_config, "qk_nope_head_dim", None)
+    if latent is not None:
+        return int(latent + text_config.qk_rope_head_dim)
+    given = getattr(text_config, "head_dim", None)
+    return int(given or text_config.hidden_size // text_config.num_attention_heads)
+
+
+def starts_of(lengths: Sequence[int]) -> torch.Tensor:
+    """Return where segments begin and the last one ends, int32 [segments + 1], as flash attention wants them."""
+    return torch.tensor(list(accumulate(lengths, initial=0)), dtype=torch.int32)
+
+
 def _no_mask(*_args: Any, **_kwargs: Any) -> None:
     """Build no mask: a sample's own slice is causal and nothing else."""
 
@@ -54,6 +117,8 @@ def _attend_by_segment(
     attention_mask: torch.Tensor | None,
     *,
     segment_lengths: Sequence[int],
+    segment_starts: torch.Tensor | None = None,
+    segment_kernel: Callable[..., Any] | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
     """Attend within each segment.
@@ -63,11 +128,16 @@ def _attend_by_segment(
         query: [1, heads, N, head_dim]; key and value alike, with their own heads and dims.
         attention_mask: always None, see `_no_mask`.
         segment_lengths: tokens of each sample in row order; their sum is N.
+        segment_starts: see `starts_of`, on the row's device; with the kernel alone.
+        segment_kernel: attends over all segments in one call; None: one call each.
         kwargs: whatever the model hands to its attention.
 
     Returns:
         [1, N, heads, value_dim] and None.
     """
+    if segment_kernel is not None and segment_starts is not None:
+        longest = max(segment_lengths)
+        return _attend_at_once(segment_kernel, query, key, value, segment_starts, longest, kwargs.get("scaling")), None
     parts = [
         sdpa_attention_forward(module, q, k, v, attention_mask, **kwargs)[0]
         for q, k, v in zip(
@@ -78,3 +148,29 @@ def _attend_by_segment(
         )
     ]
     return torch.cat(parts, dim=1), None
+
+
+def _attend_at_once(
+    kernel: Callable[..., Any],
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    starts: torch.Tensor,
+    longest: int,
+    scale: float | None,
+) -> torch.Tensor:
+    """Attend within all segments in one call; shapes as in `_attend_by_segment`.
+
+    The kernel wants [N, heads, dim] and one dim for all: values of latent attention are shorter than its keys, and
+    are filled up with zeros that are cut off the result.
+    """
+    q, k, v = (states[0].transpose(0, 1).contiguous() for states in (query, key, value))
+    missing = q.shape[-1] - v.shape[-1]
+    if missing:
+        v = torch.nn.functional.pad(v, (0, missing))
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    is_grouped = q.shape[1] != k.shape[1]
+    causal = (-1, 0)
+    out = kernel(q, k, v, starts, starts, longest, longest, scale=scale, window_size=causal, enable_gqa=is_grouped)
+    attended: torch.Tensor = out[None, ..., : value.shape[-1]]
+    return attended

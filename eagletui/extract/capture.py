@@ -65,6 +65,9 @@ class Capture:
         self.budget_tokens = BUDGET_TOKENS.get(self.device_kind, BUDGET_TOKENS["cuda"])
         self.widens = widened.is_needed(self.device_kind, target.dtype)
         """All but `one_by_one` multiplies in float32, because this CPU has no faster way."""
+        config = target.decoder.config.get_text_config(decoder=True)
+        capability = torch.cuda.get_device_capability(target.device) if self.device_kind == "cuda" else None
+        self.kernel = attention.choose_kernel(self.device_kind, target.dtype, capability, config)
         self._out: Any = None
         self._chosen: list[Any] | None = None
         hooked = [target.layers[index] for index in layers.entering] + [target.norm]
@@ -125,6 +128,9 @@ class Capture:
             self.target.decoder.set_attn_implementation(attention.NAME)
             stack.callback(self.target.decoder.set_attn_implementation, self.target.attention)
             extra = {"position_ids": positions[None].to(self.target.device), "segment_lengths": lengths}
+            if self.kernel.call is not None:
+                starts = attention.starts_of(lengths).to(self.target.device)
+                extra |= {"segment_kernel": self.kernel.call, "segment_starts": starts}
             streams = self._run(torch.cat(list(samples)), extra)
         return tuple(streams.split(lengths))
 

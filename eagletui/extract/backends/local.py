@@ -7,6 +7,7 @@ import torch
 
 from eagletui.core.features import FeatureLayers
 from eagletui.extract import widened
+from eagletui.extract.attention import Kernel
 from eagletui.extract.capture import Capture, DeviceFullError, Mode, SelfTest
 from eagletui.extract.computing import Computed, refuse_broken, require_vocabulary
 from eagletui.extract.pack import plan_packs
@@ -117,7 +118,14 @@ class LocalBackend:
             return
         if len(ids) < 2:
             return
-        result = self._test(sorted(ids, key=len)[-SELF_TEST_SAMPLES:])
+        longest = sorted(ids, key=len)[-SELF_TEST_SAMPLES:]
+        result = self._test(longest)
+        if result is not None and result.failure is not None and self.capture.kernel.call is not None:
+            self._report(
+                "warn", "kernel_failed", f"Not used: {self.capture.kernel.said}: {result.failure}. Segments run alone."
+            )
+            self.capture.kernel = Kernel(None, "attention by segment: the kernel failed the self-test")
+            result = self._test(longest)
         if result is None:
             why = f"packs of {LEAST_TOKENS} tokens do not fit into the memory of {self.place}"
             self.mode, self.choice = "one_by_one", f"one_by_one: {why}"
@@ -131,6 +139,7 @@ class LocalBackend:
         figures = f"{result.samples} samples both ways, median relative error {result.median_error:.1e}"
         if result.moved is not None:
             figures += f", {result.moved:.2%} of tokens with other experts"
+        figures += f", {self.capture.kernel.said}"
         if self.capture.widens:
             figures += f", {widened.SAID}"
         self.mode, self.choice = "packed", f"packed: {figures}, accepted up to {result.tolerance:.0e}"
