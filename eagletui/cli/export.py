@@ -175,6 +175,10 @@ def _to_file(
     make = _prepare_commands if form == "jsonl" else _parquet_commands
     _print_file(folder.name, form, done, rules, max_length, {}, make(done, target, max_length), json_)
     if form == "jsonl" and not json_:
+        say(
+            "For speculators: prepare-data shuffles all rows together, so that rows to validate on change with every "
+            f"export. eagletui export {folder.name} --to speculators --online prepares them and moves none."
+        )
         say(f"For SpecForge: eagletui export {folder.name} --to specforge --online --model PATH writes its run config.")
     return 0
 
@@ -238,6 +242,8 @@ def _print_file(
                 "sha256": done.sha256,
                 **census_object(done.census),
                 **extra,
+                "train_rows": done.census.samples - done.validation_rows,
+                "validation_rows": done.validation_rows,
                 "loaders": [effect_object(rule, done.lengths, limit, done.by_text_changed) for rule, limit in limits],
                 "command": commands[0],
                 "commands": commands,
@@ -248,6 +254,7 @@ def _print_file(
         [
             *_census_pairs(done.census),
             ("file", f"{done.file} ({bytes_text(done.bytes)})"),
+            ("rows", _rows(done)),
             ("manifest", str(done.manifest)),
             *((key.replace("_", " "), value) for key, value in extra.items()),
             *((rule.trainer, effect_line(rule, done.lengths, limit)) for rule, limit in limits),
@@ -255,6 +262,13 @@ def _print_file(
         ]
     )
     _print_commands(commands)
+
+
+def _rows(done: Exported) -> str:
+    if not done.validation_rows:
+        return f"{done.census.samples:,}"
+    train = done.census.samples - done.validation_rows
+    return f"{train:,} to train on, then {done.validation_rows:,} to validate on, the same ones in every export"
 
 
 def _print_commands(commands: Sequence[str]) -> None:

@@ -16,6 +16,9 @@ from eagletui.core.errors import InputError
 
 Part = Literal["train", "validation"]
 
+VALIDATION_PERCENT: Final = 10.0
+"""Share of prompts to validate on where nothing else is asked: what speculators holds out."""
+
 _SUFFIX: Final = re.compile(r"(\.a\d+)?(\.t\d+)?\Z")
 
 

@@ -11,6 +11,7 @@ import msgspec
 
 from eagletui.core.errors import RunError
 from eagletui.core.loaders import SampleLength
+from eagletui.export.held_out import validation_last
 from eagletui.export.replacement import Replacement
 from eagletui.export.rows import Census, TrainingRow, selected_rows, training_rows
 from eagletui.export.selection import Selection
@@ -35,6 +36,8 @@ class Exported:
     """The target's name at the API."""
     by_text_changed: int
     """Samples whose ids would be others if their text were given to a trainer."""
+    validation_rows: int = 0
+    """Last rows of the file, to validate on; none in a selection, which keeps its own order."""
 
 
 class RowSink(Protocol):
@@ -83,7 +86,8 @@ def export_tokens(
 ) -> Exported:
     """Write the training set of a run and a manifest beside it.
 
-    Both files appear whole or not at all; an earlier export of the same name is replaced only then.
+    Both files appear whole or not at all; an earlier export of the same name is replaced only then. Rows to validate on
+    come last, the same ones in every export.
 
     Args:
         folder: the run.
@@ -107,9 +111,14 @@ def export_tokens(
         with LedgerReader(folder.ledger_path) as reader, reader.moment(), Replacement(data) as file:
             stream = CountedStream(file)
             writer = sink(stream)
-            rows = training_rows(reader, census, also) if only is None else selected_rows(reader, census, also, only)
-            for row in rows:
+            if only is None:
+                rows = validation_last(training_rows(reader, census, also), out)
+            else:
+                rows = ((row, False) for row in selected_rows(reader, census, also, only))
+            validation_rows = 0
+            for row, is_held_out in rows:
                 writer.add(row)
+                validation_rows += is_held_out
                 lengths.append(SampleLength(row.prompt_tokens, row.output_tokens))
                 by_text_changed += row.resegmented_spans > 0
             writer.finish()
@@ -119,7 +128,9 @@ def export_tokens(
                     + (f": {_listed(census)} are left out." if census.left_out else " yet.")
                 )
             described = _describe(reader, census, also, form, name, stream)
-            if only is not None:
+            if only is None:
+                described["validation_rows"] = validation_rows
+            else:
                 described["picked"] = len(only.lines)
             model_id = reader.run().model_id
         with Replacement(manifest) as file:
@@ -127,7 +138,9 @@ def export_tokens(
     except OSError as error:
         raise RunError(f"{out} cannot be written: {error.strerror or error}.") from error
     digest = stream.sha256.hexdigest()
-    return Exported(data, manifest, stream.size, digest, census, tuple(lengths), model_id, by_text_changed)
+    return Exported(
+        data, manifest, stream.size, digest, census, tuple(lengths), model_id, by_text_changed, validation_rows
+    )
 
 
 def _describe(

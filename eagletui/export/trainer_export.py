@@ -24,7 +24,7 @@ from eagletui.core.loaders import (
     SampleLength,
     fitting_length,
 )
-from eagletui.core.row_order import place_rows
+from eagletui.core.row_order import VALIDATION_PERCENT, place_rows
 from eagletui.export import mapping, prepared, training
 from eagletui.export.feature_files import (
     FeaturePlace,
@@ -56,9 +56,6 @@ from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_features import FeaturesReader
 from eagletui.models.norm import load_norm
 from eagletui.runs import RunFolder
-
-VALIDATION_PERCENT: Final = 10.0
-"""What speculators holds out where nothing is said. SpecForge takes a second folder for that, so its one has none."""
 
 _IDS_BYTES: Final = 3 * 16
 """Of one token on disk while the rows are written: spooled, as Arrow, and as Arrow once more."""
@@ -230,6 +227,7 @@ def _validation_percent(asked: Asked, earlier: TrainerManifest | None) -> float:
         return asked.validation_percent
     if earlier is not None:
         return earlier.validation_percent
+    # SpecForge takes a second folder to validate on, so its one has no such rows.
     return VALIDATION_PERCENT if asked.trainer == "speculators" else 0.0
 
 

@@ -7,7 +7,10 @@ import pytest
 
 from eagletui.cli.app import main
 from eagletui.core.errors import RunError
+from eagletui.core.row_order import joins_validation
+from eagletui.export.held_out import validation_last
 from eagletui.export.jsonl import export_jsonl
+from eagletui.export.rows import TrainingRow
 from eagletui.runs import RunFolder
 from tests.extract.small_run import answer_samples, create_run
 from tests.tiny_models import save_tiny_model
@@ -52,6 +55,37 @@ def test_rows_hold_exact_ids_an_unshifted_mask_and_their_evidence(folder: RunFol
         "tail_trimmed": False,
     }
     assert (second["id"], third["id"], third["usability"]) == ("s1", "s2", "resegmented")
+
+
+def test_rows_to_validate_on_come_last_and_stay_there_when_answers_come_late(tmp_path: Path) -> None:
+    run = create_run(tmp_path / "run", None)
+    answer_samples(run, [((1, 2), (3, number)) for number in range(60)])
+    first = export_jsonl(run, tmp_path / "out")
+    before = [line["id"] for line in _lines(first.file)]
+    held_out = before[-first.validation_rows :]
+    assert 0 < first.validation_rows < 20
+    assert held_out == [f"s{number}" for number in range(60) if joins_validation(f"s{number}", 10)]
+    answer_samples(run, [((1, 2), (3, number)) for number in range(40)], first=60)
+    second = export_jsonl(run, tmp_path / "out")
+    after = [line["id"] for line in _lines(second.file)]
+    assert sorted(after) == sorted(f"s{number}" for number in range(100))
+    assert set(after[-second.validation_rows :]) & set(before) == set(held_out)
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert manifest["validation_rows"] == second.validation_rows > first.validation_rows
+
+
+def test_answers_to_one_prompt_lie_on_one_side(tmp_path: Path) -> None:
+    rows = [
+        TrainingRow(f"p{prompt}.a{answer}", (1, 2), (0, 1), "served", "usable", None, "d", None, 1, 1, 0, False)
+        for answer in range(3)
+        for prompt in range(40)
+    ]
+    placed = list(validation_last(rows, tmp_path))
+    assert [is_held_out for _, is_held_out in placed] == sorted(is_held_out for _, is_held_out in placed)
+    sides = {(row.id.partition(".")[0], is_held_out) for row, is_held_out in placed}
+    assert len(sides) == 40
+    assert any(is_held_out for _, is_held_out in sides)
+    assert {row.id: row for row, _ in placed} == {row.id: row for row in rows}
 
 
 def test_only_the_picked_samples_are_written_in_their_order(folder: RunFolder, tmp_path: Path) -> None:
