@@ -37,6 +37,7 @@ _FLAGS: Final = {
     "--model": (*_TRAINERS, "torchspec"),
     "--draft-vocab-size": _TRAINERS,
     "--new-vocabulary": _TRAINERS,
+    "--remove-gone": _TRAINERS,
     "--validation": ("speculators",),
     "--chat-template": ("torchspec",),
     "--only": ("jsonl", "parquet"),
@@ -91,6 +92,12 @@ def export(
     new_vocabulary: Annotated[
         bool, typer.Option("--new-vocabulary", help="Choose the draft vocabulary of the folder anew.")
     ] = False,
+    remove_gone: Annotated[
+        bool,
+        typer.Option(
+            "--remove-gone", help="Take samples out of the folder that left the training set; others get lower numbers."
+        ),
+    ] = False,
     validation: Annotated[
         float | None,
         typer.Option("--validation", metavar="PERCENT", min=0, max=90, help="Share of prompts to validate on."),
@@ -114,6 +121,7 @@ def export(
         "--draft-vocab-size": draft_vocab_size is not None,
         "--new-vocabulary": new_vocabulary,
         "--validation": validation is not None,
+        "--remove-gone": remove_gone,
         "--chat-template": chat_template is not None,
         "--only": only is not None,
     }
@@ -139,6 +147,7 @@ def export(
             model=None if model is None else Path(model),
             vocabulary_size=draft_vocab_size,
             new_vocabulary=new_vocabulary,
+            remove_gone=remove_gone,
             max_length=max_length,
             validation_percent=validation,
             step=step,
@@ -342,6 +351,7 @@ def _trainer_object(done: "TrainerExport", rule: LoaderRule) -> dict[str, Any]:
         "train_rows": manifest.samples - done.validation_rows,
         "validation_rows": done.validation_rows,
         "added": done.added,
+        "removed": done.removed,
         "files_written": done.files_written,
         "bytes": done.bytes,
         "layers_entering": manifest.target.layers_entering,
@@ -368,7 +378,7 @@ def _trainer_pairs(done: "TrainerExport", rule: LoaderRule) -> list[tuple[str, s
         (
             "samples",
             f"{manifest.samples:,}, {manifest.tokens:,} tokens, {manifest.sampled_tokens:,} of them sampled; "
-            f"{done.added:,} new here",
+            f"{done.added:,} new here{f', {done.removed:,} removed' if done.removed else ''}",
         ),
         ("evidence", _listed(manifest.by_evidence)),
         ("left out", _listed(manifest.left_out) or "nothing"),

@@ -45,7 +45,7 @@ def joins_validation(sample_key: str, percent: float) -> bool:
 
 
 def place_rows(
-    earlier: Sequence[PlacedRow], sample_keys: Iterable[str], validation_percent: float
+    earlier: Sequence[PlacedRow], sample_keys: Iterable[str], validation_percent: float, *, remove_gone: bool = False
 ) -> tuple[PlacedRow, ...]:
     """Number the samples of an export.
 
@@ -53,20 +53,23 @@ def place_rows(
         earlier: rows of the folder's last export; empty for a new folder.
         sample_keys: what the set holds now, in ledger order.
         validation_percent: share of prompts to validate on; 0 for none.
+        remove_gone: leave samples out that are not in the set any more; those behind them get lower numbers and stay in
+            their part.
 
     Raises:
-        InputError: samples of the earlier export are not in the set any more. Leaving them out would renumber others.
+        InputError: samples of the earlier export are gone, and nobody said to leave them out.
     """
     keys = list(dict.fromkeys(sample_keys))
     present = set(keys)
     gone = [row.sample_key for row in earlier if row.sample_key not in present]
-    if gone:
+    if gone and not remove_gone:
         raise InputError(
             f"{len(gone)} of the {len(earlier)} samples exported before, {gone[0]} among them, are not in the training "
-            "set any more: quarantined, doubted since, or without features over the ids that they have now. Rows keep "
-            "their numbers, so that nothing can be left out here: extract again if features are missing, or export "
-            "into a new folder."
+            "set any more: quarantined, doubted since, or without features over the ids that they have now. Extract "
+            "again if features are missing. --remove-gone takes them out: rows behind them get lower numbers and their "
+            "files other names, nothing is written anew. No training may read the folder meanwhile."
         )
+    earlier = [row for row in earlier if row.sample_key in present]
     known = {row.sample_key for row in earlier}
     now = 1 + max((row.since for row in earlier), default=0)
     added = [

@@ -81,6 +81,8 @@ class Asked:
     """Choose the draft vocabulary anew, although the folder has one."""
     max_length: int | None = None
     """The trainer's limit of tokens; None: its own, or more where a sample is longer."""
+    remove_gone: bool = False
+    """Leave rows out whose samples are not in the training set any more; others get lower numbers."""
     validation_percent: float | None = None
     """None: what the folder has, or the trainer's default."""
     step: Callable[[int, int], None] = lambda _done, _of: None
@@ -117,6 +119,8 @@ class TrainerExport:
     """In order; the last one trains."""
     notes: tuple[str, ...]
     """What to know before training, one sentence each."""
+    removed: int = 0
+    """Samples that were in the folder and are in the training set no more."""
 
 
 def export_for_trainer(folder: RunFolder, out: Path, asked: Asked) -> TrainerExport:
@@ -156,7 +160,7 @@ def _export(folder: RunFolder, out: Path, asked: Asked, reader: LedgerReader, ta
         earlier, before = _earlier(out)
         gathered = stack.enter_context(gathered_rows(reader, parent, also=asked.also, only=places))
         percent = _validation_percent(asked, earlier)
-        placed = place_rows([row.placed for row in before], gathered.keys, percent)
+        placed = place_rows([row.placed for row in before], gathered.keys, percent, remove_gone=asked.remove_gone)
         rows = [_row(place.sample_key, place.part, place.since, gathered) for place in placed]
         vocabulary, facts = _vocabulary(out, asked, earlier, gathered, target, before, rows)
         max_length = asked.max_length or fitting_length(asked.rule, gathered.longest)
@@ -183,7 +187,9 @@ def _export(folder: RunFolder, out: Path, asked: Asked, reader: LedgerReader, ta
         (out / JOURNAL).unlink(missing_ok=True)
         manifest = replace(manifest, complete=True)
         write_trainer_manifest(out, manifest)
-        return _told(out, asked, target, gathered, rows, len(before), manifest, plan, vocabulary, commands)
+        kept = len({row.sample for row in rows} & {row.sample for row in before})
+        done = _told(out, asked, target, gathered, rows, kept, manifest, plan, vocabulary, commands)
+        return replace(done, removed=len(before) - kept)
 
 
 def _earlier(out: Path) -> tuple[TrainerManifest | None, list[ExportedRow]]:
@@ -253,7 +259,7 @@ def _vocabulary(
         return chosen, VocabularyFacts(chosen.size, chosen.target_size, now, False, digest)
     kept, facts = kept_vocabulary(out, earlier, asked.vocabulary_size), earlier.vocabulary
     ids = {row.sample: row.ids_digest for row in rows}
-    changed = any(row.since <= facts.since and ids[row.sample] != row.ids_digest for row in before)
+    changed = any(row.since <= facts.since and ids.get(row.sample) != row.ids_digest for row in before)
     return kept, replace(facts, ids_changed=facts.ids_changed or changed)
 
 

@@ -94,7 +94,7 @@ class VocabularyFacts:
     since: int
     """Which export chose it, from the rows there were then."""
     ids_changed: bool
-    """Rows that it was chosen from have got other ids since; it was kept all the same."""
+    """Rows that it was chosen from have got other ids since, or are gone; it was kept all the same."""
     sha256: str
     """Of the target's size and the ids as decimal numbers, one a line."""
 

@@ -57,6 +57,17 @@ def test_a_small_set_has_a_row_on_both_sides_and_keeps_it() -> None:
     assert [row.part for row in place_rows((), keys[:1], 10.0)] == ["train"]
 
 
+def test_a_sample_that_left_is_taken_out_where_asked_and_nobody_changes_sides() -> None:
+    keys = [f"p{number}" for number in range(50)]
+    first = place_rows((), keys, 30.0)
+    left = [key for key in keys if key not in ("p3", first[-1].sample_key)]
+    second = place_rows(first, [*left, "late"], 30.0, remove_gone=True)
+    kept = [row for row in first if row.sample_key in left]
+    assert [row for row in second if row.sample_key != "late"] == kept
+    (late,) = [row for row in second if row.sample_key == "late"]
+    assert late.since == 2
+
+
 def test_a_sample_that_left_the_set_is_named_and_nothing_is_renumbered() -> None:
     first = place_rows((), ["a", "b", "c"], 0.0)
     with pytest.raises(InputError, match="1 of the 3 samples exported before, b among them"):

@@ -140,6 +140,29 @@ def test_adding_samples_writes_only_theirs_and_keeps_the_vocabulary(made: Export
     assert verify(made, out, code=0) == {}
 
 
+def test_a_sample_that_left_the_set_is_taken_out_and_no_file_is_written_anew(made: ExportedRun, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    export(made, "specforge", out, "--draft-vocab-size", "32")
+    before = _feature_ids(out)
+    prompt, output = made.samples["s1"]
+    with LedgerReader(made.run.ledger_path) as reader, LedgerWriter(made.run.ledger_path) as writer:
+        detail = reader.sample("s1")
+        assert detail is not None
+        writer.store_tokens(detail.row.id, TokensResult(output, "text", "served", "model_suspect", prompt_ids=prompt))
+    with pytest.raises(InputError, match=r"s1 among them, .* --remove-gone takes them out"):
+        export_for_trainer(made.run, out, Asked("specforge"))
+    done = export(made, "specforge", out, "--remove-gone")
+    assert (done["removed"], done["added"], done["samples"], done["files_written"]) == (1, 0, 2, 0)
+    assert [row.sample for row in read_rows(out)] == ["s0", "s2"]
+    assert _feature_ids(out) == {
+        "rows_0-2000/data_0.ckpt": before["rows_0-2000/data_0.ckpt"],
+        "rows_0-2000/data_1.ckpt": before["rows_0-2000/data_2.ckpt"],
+    }
+    assert verify(made, out, code=0) == {}
+    again = export(made, "specforge", out)
+    assert (again["removed"], again["files_written"]) == (0, 0)
+
+
 def test_an_answer_that_comes_late_goes_behind_those_exported_before(made: ExportedRun, tmp_path: Path) -> None:
     out = tmp_path / "out"
     add_samples(made, (25,), extracted=False)
