@@ -124,13 +124,14 @@ def same_text(shown: str, data: bytes) -> bool:
     return _collapsed(shown) == _collapsed(data.decode("utf-8", "replace"))
 
 
-def covers(data: bytes, shown: Sequence[str], around: Collection[str] | None = None) -> bool:
+def covers(data: bytes, shown: Sequence[str], around: Collection[str] | None = None, *, blanks: bool = True) -> bool:
     """Tell whether texts stand in the data one after the other, runs of U+FFFD counted as one.
 
     Args:
         data: what the ids decode to.
         shown: the server's texts in order. Servers take blanks away and never add any.
         around: literals that may stand before, between and behind the texts beside blanks; None where anything may.
+        blanks: blanks may stand there, too.
     """
     text = _collapsed(data.decode("utf-8", "replace"))
     at = 0
@@ -143,7 +144,10 @@ def covers(data: bytes, shown: Sequence[str], around: Collection[str] | None = N
         left.append(text[at:found])
         at = found + len(wanted)
     left.append(text[at:].rstrip(REPLACEMENT))
-    return around is None or all(not _without(stretch, around).strip() for stretch in left)
+    if around is None:
+        return True
+    rests = (_without(stretch, around) for stretch in left)
+    return not any(rest.strip() if blanks else rest for rest in rests)
 
 
 def _without(stretch: str, literals: Collection[str]) -> str:

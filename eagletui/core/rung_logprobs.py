@@ -87,7 +87,9 @@ def logprobs(
     if not reason and end_id is not None and end_id in ids[:-1]:
         reason = "the entries go on behind the end token"
     if not reason:
-        reason = _uncovered(ids, shown, around, vocabulary, None if billed is not None else canonical)
+        reason = _uncovered(
+            ids, shown, around, vocabulary, None if billed is not None else canonical, by_text=sums.by_text
+        )
     return Proof("logprobs", ids, reason, tail, leans_on_format=sums.lost_end)
 
 
@@ -97,15 +99,19 @@ def _uncovered(
     around: Collection[str] | None,
     vocabulary: Vocabulary,
     canonical: Sequence[int] | None,
+    *,
+    by_text: bool,
 ) -> str:
     """Why the ids are not the answer that the reply shows."""
     text = vocabulary.decode(ids)
+    if by_text and around is None:
+        return "the bill does not count the entries, and not all of their text is shown"
     if around is not None:
         around = {
             *around,
             *(vocabulary.bytes_of(i).decode("utf-8", "replace") for i in ids if vocabulary.is_special(i)),
         }
-    if not covers(text, [*shown[:-1], *(last.rstrip(REPLACEMENT) for last in shown[-1:])], around):
+    if not covers(text, [*shown[:-1], *(last.rstrip(REPLACEMENT) for last in shown[-1:])], around, blanks=not by_text):
         return "the entries do not give the text"
     if canonical is not None and text != vocabulary.decode(canonical):
         return "there is no usage, and the entries give other text than the reply"
@@ -205,6 +211,8 @@ class _Sums(NamedTuple):
     lost_end: bool
     """The end token has no entry."""
     fault: str
+    by_text: bool = False
+    """The count leaves open whether an entry is repeated or the end token unbilled: only the whole text settles it."""
 
 
 def _sums(
@@ -234,7 +242,7 @@ def _sums(
     # unbilled. Bytes that are no character reach the text as U+FFFD, which does not tell how many there were.
     single = all(group.least == 1 or group.named for group in groups) and _is_text(groups)
     if not cut and not shows_tail and (missing == lost_end or (single and missing == lost_end - 1)):
-        return _Sums((0,), (0,), lost_end, "")
+        return _Sums((0,), (0,), lost_end, "", by_text=missing != lost_end)
     return _Sums((0,), (hidden,), lost_end, f"{fixed} tokens are in the entries and {billed} were billed")
 
 

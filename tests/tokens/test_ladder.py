@@ -184,6 +184,15 @@ def test_entries_that_lost_or_repeat_one_are_called_logprobs_only_where_the_ids_
     check(parse_body(body), ids, ended=True)
 
 
+def test_a_blank_entry_that_is_repeated_is_not_taken_for_an_end_token_that_is_not_billed() -> None:
+    """The server may have taken blanks away, so the text alone does not say how many there were."""
+    blanks = VOCABULARY.id_of(b"  ")
+    assert blanks is not None
+    body = whole([blanks], VOCABULARY, end_id=END, logprobs="vllm")
+    body["choices"][0]["logprobs"]["content"][:1] *= 2
+    assert not check(parse_body(body), [blanks], ended=True).proved
+
+
 @many
 @given(samples, st.lists(st.integers(0, 30), min_size=1, max_size=3))
 def test_usage_that_is_sent_more_than_once_changes_nothing(ids: list[int], places: list[int]) -> None:
