@@ -30,6 +30,10 @@ MOVED_TOKENS: Final[dict[DType, float]] = {"float32": 1e-3, "bfloat16": 5e-2, "f
 decides near ties, and what a layer decided moves the next ones. Samples that see each other move most of them."""
 
 
+_SAME_ROTATION: Final = 0.05
+"""Largest difference of a cosine or sine of the same position; another position differs by up to 2."""
+
+
 class DeviceFullError(ModelError):
     """A forward needs more memory than the device has."""
 
@@ -70,6 +74,7 @@ class Capture:
         self.kernel = attention.choose_kernel(self.device_kind, target.dtype, capability, config)
         self._out: Any = None
         self._chosen: list[Any] | None = None
+        self._turned: torch.Tensor | None = None
         hooked = [target.layers[index] for index in layers.entering] + [target.norm]
         self._hooks = [
             module.register_forward_pre_hook(self._keeper(slot), with_kwargs=True) for slot, module in enumerate(hooked)
@@ -79,6 +84,7 @@ class Capture:
             for name, module in target.layers.named_modules()
             if name.endswith(".experts")
         ]
+        self._hooks.append(target.layers[0].register_forward_pre_hook(self._note_positions, with_kwargs=True))
         attention.register()
 
     def close(self) -> None:
@@ -142,15 +148,17 @@ class Capture:
         """
         tolerance = TOLERANCE[self.target.dtype]
         try:
-            together, chosen_together = self._watched(lambda: self.packed(samples))
+            together, chosen_together, turned_together = self._watched(lambda: self.packed(samples))
         except (RuntimeError, ValueError, TypeError) as error:
             why = f"the packed forward failed: {clean_line(str(error), 200)}"
             return SelfTest(len(samples), 0.0, 0.0, tolerance, None, why)
         errors: list[float] = []
         chosen_alone: list[torch.Tensor] = []
+        turned_alone: list[torch.Tensor] = []
         for sample, packed in zip(samples, together, strict=True):
-            lone, chosen = self._watched(partial(self.one_by_one, sample))
+            lone, chosen, turned = self._watched(partial(self.one_by_one, sample))
             chosen_alone.append(chosen)
+            turned_alone.append(turned)
             for slot in range(SLOTS):
                 scale = torch.linalg.vector_norm(lone[:, slot].float())
                 distance = torch.linalg.vector_norm(packed[:, slot].float() - lone[:, slot].float())
@@ -162,17 +170,31 @@ class Capture:
             failure = f"median relative error {middle:.1e} is above {tolerance:.0e}"
         elif moved is not None and moved > MOVED_TOKENS[self.target.dtype]:
             failure = f"{moved:.2%} of tokens go to other experts, above {MOVED_TOKENS[self.target.dtype]:.1%}"
+        elif _largest_difference(turned_together, torch.cat(turned_alone, dim=1)) > _SAME_ROTATION:
+            failure = "positions do not start anew in each sample"
         return SelfTest(len(samples), middle, worst, tolerance, moved, failure)
 
-    def _watched(self, forward: Callable[[], _T]) -> tuple[_T, torch.Tensor]:
-        """Run a forward and return the experts it chose too: [layers of experts, tokens, chosen], sorted."""
-        self._chosen = []
+    def _watched(self, forward: Callable[[], _T]) -> tuple[_T, torch.Tensor, torch.Tensor]:
+        """Run a forward and return what it decided by the way too.
+
+        Returns:
+            its streams; the experts it chose, [layers of experts, tokens, chosen], sorted; and cosines and sines of the
+            positions, [2, tokens, dims], without tokens where the model does not hand them to its layers.
+        """
+        self._chosen, self._turned = [], None
         try:
             streams = forward()
-            chosen = self._chosen
+            chosen, turned = self._chosen, self._turned
         finally:
-            self._chosen = None
-        return streams, torch.stack(chosen) if chosen else torch.empty((0, 0, 0))
+            self._chosen, self._turned = None, None
+        experts = torch.stack(chosen) if chosen else torch.empty((0, 0, 0))
+        return streams, experts, torch.empty((2, 0, 0)) if turned is None else turned
+
+    def _note_positions(self, _module: Any, _args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Keep the rotations that the first layer gets. States say little of them: RoPE only sees distances."""
+        rotations = kwargs.get("position_embeddings")
+        if self._chosen is not None and isinstance(rotations, tuple):
+            self._turned = torch.stack([part[0].float().cpu() for part in rotations])
 
     def _note_experts(self, _module: Any, args: tuple[Any, ...]) -> None:
         """Keep the choice of a layer: transformers calls experts with states, indices of the chosen, and weights."""
@@ -207,3 +229,8 @@ def _share_that_differs(some: torch.Tensor, others: torch.Tensor) -> float | Non
     if not others.numel():
         return None
     return float((some != others).any(dim=-1).float().mean())
+
+
+def _largest_difference(some: torch.Tensor, others: torch.Tensor) -> float:
+    """Return the largest difference of two tensors of one shape; 0 where they are empty."""
+    return float((some - others).abs().max()) if some.numel() else 0.0

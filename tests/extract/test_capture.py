@@ -61,13 +61,29 @@ def test_the_self_test_fails_when_samples_see_each_other(
     plain = capture._run
 
     def as_one_sample(ids: torch.Tensor, extra: dict[str, Any]) -> torch.Tensor:
-        running = {"position_ids": torch.arange(len(ids))[None], "segment_lengths": [len(ids)]}
-        return plain(ids, running if extra else {})
+        return plain(ids, {**extra, "segment_lengths": [len(ids)]} if extra else {})
 
     monkeypatch.setattr(capture, "_run", as_one_sample)
     failure = capture.self_test(_tensors((40, 60, 80))).failure
     assert failure is not None
     assert "median relative error" in failure
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_self_test_fails_when_positions_run_on_although_each_sample_sees_only_itself(
+    tiny_models: dict[Kind, Path], kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The states hardly change, because RoPE sees distances alone; so the rotations themselves are compared."""
+    capture = _capture(tiny_models[kind], "float32")
+    plain = capture._run
+
+    def without_reset(ids: torch.Tensor, extra: dict[str, Any]) -> torch.Tensor:
+        return plain(ids, {**extra, "position_ids": torch.arange(len(ids))[None]} if extra else {})
+
+    monkeypatch.setattr(capture, "_run", without_reset)
+    result = capture.self_test(_tensors((40, 60, 80)))
+    assert result.failure == "positions do not start anew in each sample"
+    assert result.median_error <= result.tolerance
 
 
 def test_a_model_that_drops_the_segments_fails_the_self_test_instead_of_leaking(
