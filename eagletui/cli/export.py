@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from eagletui.cli.loader_lines import effect_line, effect_object
+from eagletui.cli.loader_lines import by_text_line, effect_line, effect_object
 from eagletui.cli.output import bytes_text, counted, print_json, print_pairs, say
 from eagletui.cli.steps import steps
 from eagletui.core.draft_vocabulary import DEFAULT_SIZE
@@ -253,7 +253,10 @@ def _print_file(
                 **extra,
                 "train_rows": done.census.samples - done.validation_rows,
                 "validation_rows": done.validation_rows,
-                "loaders": [effect_object(rule, done.lengths, limit, done.by_text_changed) for rule, limit in limits],
+                "loaders": [
+                    effect_object(rule, done.lengths, limit, done.by_text_changed, done.census.evidence)
+                    for rule, limit in limits
+                ],
                 "command": commands[0],
                 "commands": commands,
             }
@@ -267,7 +270,7 @@ def _print_file(
             ("manifest", str(done.manifest)),
             *((key.replace("_", " "), value) for key, value in extra.items()),
             *((rule.trainer, effect_line(rule, done.lengths, limit)) for rule, limit in limits),
-            ("by text", _by_text(done.by_text_changed, done.census.samples)),
+            ("by text", by_text_line(done.by_text_changed, done.census.samples, done.census.evidence)),
         ]
     )
     _print_commands(commands)
@@ -363,7 +366,7 @@ def _trainer_object(done: "TrainerExport", rule: LoaderRule) -> dict[str, Any]:
             "chosen_by_export": manifest.vocabulary.since,
             "coverage": round(done.coverage, 6),
         },
-        "loaders": [effect_object(rule, done.lengths, manifest.max_length, done.by_text_changed)],
+        "loaders": [effect_object(rule, done.lengths, manifest.max_length, done.by_text_changed, manifest.by_evidence)],
         "commands": done.commands,
         "command": manifest.command,
         "notes": done.notes,
@@ -390,7 +393,7 @@ def _trainer_pairs(done: "TrainerExport", rule: LoaderRule) -> list[tuple[str, s
             f"chosen by export {vocabulary.since}",
         ),
         (rule.trainer, effect_line(rule, done.lengths, manifest.max_length)),
-        ("by text", _by_text(done.by_text_changed, manifest.samples)),
+        ("by text", by_text_line(done.by_text_changed, manifest.samples, manifest.by_evidence)),
         ("folder", str(done.out)),
         *(("note", note) for note in done.notes),
     ]
@@ -416,7 +419,3 @@ def _census_pairs(census: Census) -> list[tuple[str, str]]:
 
 def _listed(counts: dict[str, int]) -> str:
     return ", ".join(f"{samples:,} {name.replace('_', ' ')}" for name, samples in counts.items())
-
-
-def _by_text(changed: int, samples: int) -> str:
-    return f"given text instead, a trainer would train on other ids in {changed:,} of {samples:,} samples"

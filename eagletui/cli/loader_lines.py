@@ -1,9 +1,12 @@
 """Say what a trainer's loader would do to a training set."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from eagletui.core.loaders import LoaderEffect, LoaderRule, SampleLength, loader_effect
+
+_UNPROVED: Final = ("counted", "canonical", "conflict")
+"""Evidence by which ids are those of the text for want of others, so that no difference can show."""
 
 
 def effect_line(rule: LoaderRule, lengths: Sequence[SampleLength], max_length: int) -> str:
@@ -20,7 +23,11 @@ def effect_line(rule: LoaderRule, lengths: Sequence[SampleLength], max_length: i
 
 
 def effect_object(
-    rule: LoaderRule, lengths: Sequence[SampleLength], max_length: int, by_text_changed: int
+    rule: LoaderRule,
+    lengths: Sequence[SampleLength],
+    max_length: int,
+    by_text_changed: int,
+    by_evidence: Mapping[str, int],
 ) -> dict[str, Any]:
     """Return the same as JSON values."""
     effect = loader_effect(rule, lengths, max_length)
@@ -30,7 +37,28 @@ def effect_object(
         **_figures(effect),
         "at_default": _figures(loader_effect(rule, lengths, rule.default_length)),
         "by_text_changed": by_text_changed,
+        "by_text_unproved": _unproved(by_evidence),
     }
+
+
+def by_text_line(changed: int, samples: int, by_evidence: Mapping[str, int]) -> str:
+    """Say what handing over text would change at least; a template's own losses cannot be told without the trainer's.
+
+    Args:
+        changed: samples whose proved ids are not those of their text.
+        samples: of the set.
+        by_evidence: samples by why their ids are believed.
+    """
+    unproved = _unproved(by_evidence)
+    rest = f"; {unproved:,} more cannot be told, their ids are not proved" if unproved else ""
+    return (
+        f"given text instead, a trainer would train on other ids in at least {changed:,} of {samples:,} samples{rest}. "
+        "What its chat template leaves out of an answer, reasoning for one, comes on top"
+    )
+
+
+def _unproved(by_evidence: Mapping[str, int]) -> int:
+    return sum(by_evidence.get(evidence, 0) for evidence in _UNPROVED)
 
 
 def _figures(effect: LoaderEffect) -> dict[str, int]:

@@ -44,7 +44,7 @@ class Gathered:
     counts: Counter[int]
     """How often each token was sampled."""
     by_text_changed: int
-    """Samples whose ids re-encoding their text would not give back."""
+    """Samples whose proved ids re-encoding their text would not give back; of unproved ones nothing is known."""
     keys: list[str] = field(default_factory=list)
     """In ledger order."""
     max_id: int = -1

@@ -35,7 +35,7 @@ class Exported:
     model_id: str
     """The target's name at the API."""
     by_text_changed: int
-    """Samples whose ids would be others if their text were given to a trainer."""
+    """Samples whose proved ids would be others if their text were given to a trainer."""
     validation_rows: int = 0
     """Last rows of the file, to validate on; none in a selection, which keeps its own order."""
 

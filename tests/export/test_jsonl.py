@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from eagletui.cli.app import main
+from eagletui.cli.loader_lines import by_text_line
 from eagletui.core.errors import RunError
 from eagletui.core.row_order import joins_validation
 from eagletui.export.held_out import validation_last
@@ -156,11 +157,19 @@ def test_a_run_without_samples_says_so_and_writes_nothing(tmp_path: Path) -> Non
     assert list((tmp_path / "out").iterdir()) == []
 
 
+def test_what_text_would_change_is_a_lower_bound_and_says_what_cannot_be_told() -> None:
+    said = by_text_line(13, 200, {"served": 20, "streamed": 30, "counted": 140, "canonical": 8, "conflict": 2})
+    assert "other ids in at least 13 of 200 samples; 150 more cannot be told, their ids are not proved." in said
+    assert said.endswith("What its chat template leaves out of an answer, reasoning for one, comes on top")
+    assert "cannot be told" not in by_text_line(0, 5, {"served": 5})
+
+
 def test_the_command_prints_one_json_object(
     folder: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _run("export", str(folder.path), "--to", "jsonl", "--out", str(tmp_path / "out"), "--json") == 0
     printed = json.loads(capsys.readouterr().out)
+    assert [(loader["by_text_changed"], loader["by_text_unproved"]) for loader in printed["loaders"]] == [(0, 0)] * 2
     assert (printed["run"], printed["samples"], printed["file"]) == ("run", 3, str(tmp_path / "out" / "train.jsonl"))
 
 
