@@ -5,9 +5,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
+from eagletui.engine.dispatch import Landing
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.ledger.orders import Finished, Overrun
 from eagletui.ledger.writer import LedgerWriter
+from eagletui.tokens.live_check import DIFFERENCE
 
 BATCH_ROWS: Final = 64
 """Take the ledger's thread for 40 ms; an order waits for two or three of these in a burst of ends."""
@@ -78,3 +80,15 @@ def _write(batch: Sequence[tuple[Finished, LogLine | None]], writer: LedgerWrite
             if line is not None:
                 writer.event("warn", "engine", line.kind, line.message, line.sample_key)
     return overruns
+
+
+def event_of(landing: Landing) -> LogLine | None:
+    """Return what is worth a line in the log."""
+    key = landing.flight.ready.sample.key
+    if landing.failure is not None:
+        return LogLine(landing.failure.kind, key, f"{landing.flight.endpoint.tag}: {landing.failure.detail}")
+    if landing.judged is not None and landing.judged.trouble:
+        return LogLine("not_rebuilt", key, landing.judged.trouble)
+    if landing.judged is not None and landing.judged.encoders_differ:
+        return LogLine("encoder", key, f"{DIFFERENCE}. `eagletui rebuild` makes the ids of earlier answers again.")
+    return None

@@ -270,6 +270,21 @@ class Pace:
         """Tell whether as many requests are under way as may be, over all endpoints."""
         return self.in_flight >= self._room(now)
 
+    def standing(self, now: float) -> dict[str, dict[str, object]]:
+        """Return what people should know of each endpoint, by tag, for the engine's sign of life."""
+        return {
+            tag: {
+                "offered": lane.offered,
+                "in_flight": lane.in_flight,
+                "limit": int(min(lane.limit, self.most)),
+                "blocked_s": round(max(0.0, lane.blocked_until - now), 1),
+                "broken_s": None if (at := lane.breaker.broken_at) is None else round(now - at, 1),
+                "failures": lane.breaker.failures,
+                "tokens_per_s": (speed := lane.speed.tokens_per_s) and round(speed, 1),
+            }
+            for tag, lane in self.lanes.items()
+        }
+
     def choose(self, now: float, avoid: Iterable[str] = (), never: Iterable[str] = ()) -> str | None:
         """Pick the next endpoint and count a request on it, or None when there is no room.
 

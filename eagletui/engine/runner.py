@@ -14,31 +14,30 @@ from eagletui.core.lifecycle import FINISHED_RUNS
 from eagletui.engine.admission import Admissions
 from eagletui.engine.answers import AnswerDesk
 from eagletui.engine.budget import PromptBounds
-from eagletui.engine.dispatch import Dispatcher, Flight, Landing, RetryRule
-from eagletui.engine.filing import Filing, LogLine
+from eagletui.engine.dispatch import Dispatcher, Landing, RetryRule
+from eagletui.engine.filing import Filing, event_of
 from eagletui.engine.fleet import Fleet
 from eagletui.engine.gates import Gates, lifts
+from eagletui.engine.kept_replies import KeptReplies
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.lessons import Lessons
 from eagletui.engine.load import Load
-from eagletui.engine.market import Market, unlisted
+from eagletui.engine.market import Market
 from eagletui.engine.open_files import OpenFiles, raise_limit
-from eagletui.engine.pace import Manner, Pace
+from eagletui.engine.pace import Pace
 from eagletui.engine.rekey import Rekey
 from eagletui.engine.rounds import ReceiverBeat, Rounds
 from eagletui.engine.second_look import SecondLook
 from eagletui.engine.settle import Settler
-from eagletui.engine.spool import read_segment, segments
 from eagletui.engine.steering import Steering
 from eagletui.engine.watch import Watch
-from eagletui.ledger.orders import Answered, Failed, Finished, OpenAttempt, Overrun, SpooledFor
+from eagletui.ledger.orders import Answered, Failed, Finished, OpenAttempt, Overrun
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_counts import CountsReader
 from eagletui.ledger.rows import FindingRow, RunRow
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.providers.base import Provider
 from eagletui.runs import RunFolder
-from eagletui.tokens.live_check import DIFFERENCE
 
 POLL_S: Final = 0.05
 """Orders are looked for this often; they promise to take effect within 250 ms."""
@@ -170,6 +169,15 @@ class Runner:
             queue_moved=self._admissions.queue_moved,
             rekey=Rekey(config, provider, folder, fleet, self._settler, ledger).read_again,
         )
+        self._kept = KeptReplies(
+            spool_dir=folder.spool_dir,
+            ledger=ledger,
+            desk=desk,
+            market=offered,
+            dispatcher=self._dispatcher,
+            fleet=fleet,
+            steering=self._steering,
+        )
         self._wake = asyncio.Event()
         self._crash: BaseException | None = None
         self._signals = 0
@@ -262,37 +270,12 @@ class Runner:
 
     async def _keep_spooled(self) -> None:
         """File the replies that processes of an engine that died had received, before anything is bought again."""
-        kept_answers = 0
-        paths = segments(self._folder.spool_dir)
-        for path in paths:
-            for kept in read_segment(path):
-                found = await self._ledger.do(partial(_spooled_for, kept.attempt_id))
-                if found is None or found.is_known:
-                    continue
-                (ready,) = await self._desk.prepare([found.sample])
-                endpoint = self._market.endpoints.get(found.endpoint) or unlisted(found.endpoint)
-                flight = Flight(
-                    ready=ready,
-                    endpoint=endpoint,
-                    manner=Manner("text", stream=kept.encoding == "sse", logprobs=False),
-                    attempt_id=kept.attempt_id,
-                    hold_pico=0,
-                    sent_at=0.0,
-                    generation_id=kept.generation_id,
-                )
-                self._dispatcher.land(flight, await self._fleet.take_kept(kept, self._dispatcher.order(flight)))
-                kept_answers += 1
-                await self._steering.poll()
+        await self._kept.land()
         while self._filing.waiting and self._crash is None:
             self._wake.clear()
             await self._wake.wait()
-        if self._crash is not None:
-            return  # the ledger lacks some of them: the segments stay for the next start
-        for path in paths:
-            path.unlink(missing_ok=True)
-        if kept_answers:
-            message = f"{kept_answers} replies that had arrived when the engine died were found on disk and kept."
-            await self._ledger.do(lambda writer: writer.event("info", "engine", "spool", message))
+        if self._crash is None:  # else the ledger lacks some of them: the segments stay for the next start
+            await self._kept.forget()
 
     async def _open(self) -> None:
         """Begin, or begin again, where the ledger says the run stands."""
@@ -399,7 +382,7 @@ class Runner:
                 sent_at=None,
                 ended_at=None,
             )
-        self._filing.put(landing.finished, _event_of(landing))
+        self._filing.put(landing.finished, event_of(landing))
         self._wake.set()
 
     def _filed(self, batch: Sequence[Finished], overruns: Sequence[Overrun]) -> None:
@@ -439,7 +422,6 @@ class Runner:
             self._crashed(error)
 
     def _detail(self) -> dict[str, object]:
-        now = time.monotonic()
         return {
             "in_flight": len(self._dispatcher.flights),
             "limited_by": self._admissions.limited_by() if self._gates.is_open else None,
@@ -450,18 +432,7 @@ class Runner:
             "waits": self._settler.wait_words() if self._settler.is_long_wait else None,
             "key": self._settler.key_seen and self._settler.key_seen._asdict(),
             "draining": self._signals > 0,
-            "endpoints": {
-                tag: {
-                    "offered": lane.offered,
-                    "in_flight": lane.in_flight,
-                    "limit": int(min(lane.limit, self._pace.most)),
-                    "blocked_s": round(max(0.0, lane.blocked_until - now), 1),
-                    "broken_s": None if (at := lane.breaker.broken_at) is None else round(now - at, 1),
-                    "failures": lane.breaker.failures,
-                    "tokens_per_s": (speed := lane.speed.tokens_per_s) and round(speed, 1),
-                }
-                for tag, lane in self._pace.lanes.items()
-            },
+            "endpoints": self._pace.standing(time.monotonic()),
         }
 
 
@@ -469,18 +440,6 @@ def _cost_is_open(outcome: Answered | Failed) -> bool:
     if isinstance(outcome, Answered):
         return outcome.cost_pico is None
     return outcome.attempt_state == "unsettled"
-
-
-def _event_of(landing: Landing) -> LogLine | None:
-    """Return what is worth a line in the log."""
-    key = landing.flight.ready.sample.key
-    if landing.failure is not None:
-        return LogLine(landing.failure.kind, key, f"{landing.flight.endpoint.tag}: {landing.failure.detail}")
-    if landing.judged is not None and landing.judged.trouble:
-        return LogLine("not_rebuilt", key, landing.judged.trouble)
-    if landing.judged is not None and landing.judged.encoders_differ:
-        return LogLine("encoder", key, f"{DIFFERENCE}. `eagletui rebuild` makes the ids of earlier answers again.")
-    return None
 
 
 def _finding(row: FindingRow) -> Finding:
@@ -492,7 +451,3 @@ def _say_goodbye(receivers: Sequence[ReceiverBeat], writer: LedgerWriter) -> Non
     for receiver in receivers:
         writer.stop_beat("receiver", receiver.slot, pid=receiver.pid)
     writer.stop_beat("engine")
-
-
-def _spooled_for(attempt_id: int, writer: LedgerWriter) -> SpooledFor | None:
-    return writer.spooled_for(attempt_id)
