@@ -143,6 +143,9 @@ class _Reading:
         if self.ledger is not None:
             yield self._ledger.check()
             yield self._stale.check()
+        elif self.manifest.source.startswith("run "):
+            where = f"no ledger of {self.manifest.source} lies beside this folder"
+            yield Check("ledger", False, "warn", f"{where}: ids were held to no other record of them")
 
     def _open(self, shard: ListedShard, file: Path, size: int) -> ShardReader | None:
         if size != shard.bytes:

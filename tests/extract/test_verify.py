@@ -199,6 +199,21 @@ def test_a_run_is_checked_against_its_ledger(tmp_path: Path, tiny_models: dict[K
     assert "its hash differs" in failed["files"]
 
 
+def test_features_of_a_run_without_its_ledger_say_that_ids_were_not_checked(
+    tmp_path: Path, tiny_models: dict[Kind, Path]
+) -> None:
+    folder = create_run(tmp_path / "run", tiny_models["llama"])
+    answer_samples(folder, _ids(15))
+    _run_here(folder)
+    moved = folder.features_dir.rename(tmp_path / "moved")
+    verdict = verify(moved, tiny_models["llama"], device="cpu")
+    assert verdict.ok
+    assert "ledger" in verdict.to_look_at
+    assert [check.detail for check in verdict.checks if check.name == "ledger"] == [
+        "no ledger of run run lies beside this folder: ids were held to no other record of them"
+    ]
+
+
 def test_samples_with_newer_ids_are_named_and_replaced_ones_are_not_counted_twice(
     tmp_path: Path, tiny_models: dict[Kind, Path]
 ) -> None:
