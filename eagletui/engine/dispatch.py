@@ -69,7 +69,7 @@ class RetryRule:
         """Return the time of the next attempt, or None to give up.
 
         What pauses the run or was aborted is no fault of the sample, which goes back into the queue. After `ctl retry`
-        a sample has `max_attempts` again, because attempts are counted on.
+        a sample has `max_attempts` again, because attempts are counted on, and its waits begin anew.
 
         Args:
             failure: of the last attempt.
@@ -81,7 +81,8 @@ class RetryRule:
             return now
         if not failure.retryable or attempts % self.max_attempts == 0:
             return None
-        return now + backoff_s(self.seed, sample_key, attempts) + (failure.retry_after_s or 0.0)
+        since_retry = (attempts - 1) % self.max_attempts + 1
+        return now + backoff_s(self.seed, sample_key, since_retry) + (failure.retry_after_s or 0.0)
 
 
 @dataclass(slots=True)

@@ -290,6 +290,12 @@ def test_a_sample_is_retried_until_its_attempts_are_used_up() -> None:
     ]
 
 
+def test_a_sample_that_people_retry_waits_as_briefly_as_a_new_one() -> None:
+    rule = RetryRule(seed=7, max_attempts=3)
+    failure = ProviderFailure("server_error", "x")
+    assert rule.retry_at(failure, "s1", 13, 100.0) == rule.retry_at(failure, "s1", 1, 100.0)
+
+
 def test_a_retry_waits_at_least_as_long_as_the_server_asked() -> None:
     rule = RetryRule(seed=7, max_attempts=3)
     late = rule.retry_at(ProviderFailure("rate_limited", "x", retry_after_s=30.0), "s1", 1, 100.0)
