@@ -1,7 +1,7 @@
 """Ask the arbiter about many answers, and gather what they show together."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
 from time import perf_counter, process_time
@@ -12,7 +12,7 @@ import torch
 from eagletui.arbiter import Arbiter
 from eagletui.core.errors import ModelError
 from eagletui.core.findings import Finding
-from eagletui.core.likelihood import Likelihood, Structure, impostor_finding, structure_findings
+from eagletui.core.likelihood import FAR_OFF, Likelihood, Structure, impostor_finding, structure_findings
 from eagletui.core.opinions import Answer, Opinion, Ruling, rule
 from eagletui.core.vocabulary import Vocabulary
 from eagletui.models.load import DTypeChoice, load_target
@@ -54,6 +54,9 @@ class Arbitration:
     slowest_s: float = 0.0
     _cpu_s: list[float] = field(default_factory=list)
     _likelihoods: dict[str, list[tuple[str, Likelihood]]] = field(default_factory=dict)
+    """Of answers whose cut stayed, by endpoint."""
+    _as_found: dict[str, list[tuple[str, Likelihood]]] = field(default_factory=dict)
+    """Of all answers."""
     _structure: list[Structure] = field(default_factory=list)
 
     def ask(self, answer: Answer) -> Ruled:
@@ -77,12 +80,18 @@ class Arbitration:
         if opinion.ids == answer.question.ids:
             # Ids that are not what was sampled look unlikely under any model.
             self._likelihoods.setdefault(answer.endpoint, []).append((answer.id, opinion.likelihood))
+        self._as_found.setdefault(answer.endpoint, []).append((answer.id, _as_found(answer, opinion)))
         self._structure += (Structure(answer.id, text, score) for text, score in structure.items())
         return ruled
 
     def findings(self) -> list[Finding]:
         """Say what all answers show together."""
-        impostors = (impostor_finding(endpoint, samples) for endpoint, samples in self._likelihoods.items())
+        impostors = [
+            # Text that the target would not write has hardly an answer whose cut stays: then all of them speak.
+            impostor_finding(endpoint, self._likelihoods.get(endpoint, ()))
+            or impostor_finding(endpoint, samples, least_off=FAR_OFF)
+            for endpoint, samples in self._as_found.items()
+        ]
         return [*(finding for finding in impostors if finding is not None), *structure_findings(self._structure)]
 
     def likelihoods(self) -> dict[str, Likelihood]:
@@ -107,6 +116,16 @@ class Arbitration:
             if text is not None:
                 found[text] = min(score, found.get(text, score))
         return found
+
+
+def _as_found(answer: Answer, opinion: Opinion) -> Likelihood:
+    """Tell how likely the cut is that was found.
+
+    What the target expects is taken from the given cut, and where the sampling cuts tokens off, so is what came: a
+    margin there is also about what could come at all.
+    """
+    gained = opinion.margin if answer.question.sampling.is_plain else 0.0
+    return replace(opinion.likelihood, own=opinion.likelihood.own + gained)
 
 
 def likelihood_objects(by_endpoint: Mapping[str, Likelihood]) -> dict[str, Any]:

@@ -303,6 +303,23 @@ def test_answers_that_are_too_unlikely_for_the_target_are_a_finding_as_well(eagl
     assert likelihood["expected"] == pytest.approx(-0.6466, abs=1e-2)
 
 
+@pytest.mark.slow
+def test_answers_too_unlikely_are_a_finding_even_where_no_cut_of_theirs_stays(
+    eagletui: Command, tmp_path: Path
+) -> None:
+    """The target would have cut all of it otherwise, which the bill denies."""
+    chances = {J: 0.01, OSH: 0.01, END: 0.01, GOOD: 0.95, JOSH: 1e-9}
+    other = save_unigram_model(tmp_path / "other", TOKENIZER.vocabulary.size, chances)
+    lines = [_line(f"s{number}", " Josh" * 140, [*[JOSH] * 140, END]) for number in range(3)]
+    (tmp_path / "in.jsonl").write_text("\n".join(lines))
+    options = ["--model", str(other), "--tokenizer", str(tokenizer_dir()), "--format", "smollm2", "--threads", "1"]
+    summary = eagletui("arbitrate", str(tmp_path / "in.jsonl"), *options, "--json").json
+    assert (summary["asked"], summary["inferred"], summary["likelihood"]) == (3, 0, {})
+    (impostor,) = summary["findings"]
+    assert (impostor["kind"], impostor["affected"]) == ("impostor", 3)
+    assert "less likely than what the target samples" in impostor["sentence"]
+
+
 def test_a_file_needs_a_model_a_tokenizer_and_a_format(eagletui: Command, tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_text(_line("s", " good", [GOOD, END]))
     ended = eagletui("arbitrate", str(tmp_path / "in.jsonl"), "--model", "m.gguf")

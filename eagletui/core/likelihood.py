@@ -22,7 +22,7 @@ OFF: Final = 0.05
 """Nats a token off the expected mean from which it is another model; low precision and 4-bit weights stay below."""
 
 FAR_OFF: Final = 0.25
-"""The same before any cut was looked for: wrong cuts look unlikely too, but do not explain so much."""
+"""The same where the cuts are not those that were sampled: they look unlikely too, but do not explain so much."""
 
 SIGMAS: Final = 4.0
 """Standard errors that the mean must be off as well."""
