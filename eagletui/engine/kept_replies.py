@@ -45,7 +45,7 @@ class KeptReplies:
                     endpoint=endpoint,
                     manner=Manner("text", stream=kept.encoding == "sse", logprobs=False),
                     attempt_id=kept.attempt_id,
-                    hold_pico=0,
+                    hold_pico=found.hold_pico,
                     sent_at=0.0,
                     generation_id=kept.generation_id,
                 )

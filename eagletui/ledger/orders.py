@@ -55,6 +55,8 @@ class SpooledFor:
     sample: QueuedSample
     endpoint: str
     """Asked for."""
+    hold_pico: int
+    """Reserved for it."""
     is_known: bool
     """The ledger has the reply already."""
 

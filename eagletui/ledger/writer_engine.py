@@ -134,14 +134,17 @@ class AttemptWriter(Writer):
         """Return what a reply that was received and not filed belongs to; None where no such attempt was made."""
         with self._transactions.reading() as connection:
             row = connection.execute(
-                f"""SELECT {_QUEUED}, attempts.endpoint,
+                f"""SELECT {_QUEUED}, attempts.endpoint, attempts.hold_pico,
                     EXISTS (SELECT 1 FROM replies WHERE replies.attempt_id = attempts.id)
                 FROM attempts JOIN samples ON samples.id = attempts.sample_id
                     JOIN prompts ON prompts.id = samples.prompt_id
                 WHERE attempts.id = ?""",
                 (attempt_id,),
             ).fetchone()
-            return None if row is None else SpooledFor(_queued(connection, row[:-2]), row[-2], bool(row[-1]))
+            if row is None:
+                return None
+            *queued, endpoint, hold_pico, is_known = row
+            return SpooledFor(_queued(connection, queued), endpoint, hold_pico, bool(is_known))
 
     def mark_headers(self, attempt_id: int, generation_id: str | None, http_status: int) -> None:
         """Keep the generation id before the body is read, so that a crash can still ask what it cost."""

@@ -1,6 +1,7 @@
 """Replies in a spool: flushed before they are reported, read again after a kill, gone once the ledger has them."""
 
 import asyncio
+import json
 import pickle
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from eagletui.providers.base import ProviderFailure, RawReply
 from tests.engine.conftest import NewRun
 from tests.ledger.build import sql
 from tests.provider_fixture import ProviderHandle
+from tests.providers.scripted_server import Exchange, scripted_server
 
 
 def raw(body: bytes, cut: ProviderFailure | None = None) -> RawReply:
@@ -124,3 +126,40 @@ async def test_spooled_answers_stay_on_disk_when_the_ledger_does_not_take_them(
     assert segments(run.folder.spool_dir) == []
     assert run.attempts()[0].has_answer
     assert len(replay_provider.books()["rows"]) == 1, "the other sample's"
+
+
+async def test_a_spooled_reply_that_was_cut_keeps_its_hold_until_the_key_shows_what_it_cost(new_run: NewRun) -> None:
+    async def act(exchange: Exchange) -> None:
+        if "/endpoints " in exchange.head:
+            pricing = {"prompt": "0.000001", "completion": "0.000001", "request": "0"}
+            records = [{"tag": "maker", "provider_name": "Maker", "pricing": pricing}]
+            await exchange.reply(200, json.dumps({"data": {"endpoints": records}}).encode())
+        elif "/key " in exchange.head:
+            await exchange.reply(200, b'{"data":{"usage":0.0000008}}')
+        elif "/generation?" in exchange.head:
+            await exchange.reply(404, b"{}")
+        else:
+            choice = {"message": {"role": "assistant", "content": "One"}, "finish_reason": "stop"}
+            usage = {"prompt_tokens": 9, "completion_tokens": 1, "cost": 0}
+            body = json.dumps({"id": "gen-2", "choices": [{"index": 0, **choice}], "usage": usage}).encode()
+            await exchange.reply(200, body, {"Content-Type": "application/json"})
+
+    async with scripted_server(act) as server:
+        pace = {"stream": "never", "receivers": 0, "generation_backoff_s": [0.01, 0.02]}
+        run = new_run(server.base_url, 1, pace=pace)
+        with LedgerWriter(run.folder.ledger_path) as writer:
+            writer.set_run_state("running")
+            writer.set_key_usage_at_start(0)
+            (sample,) = writer.claim(1)
+            (admission,) = writer.admit([AdmitRequest(sample.id, "maker", 10**6, True)])
+            assert admission.attempt_id is not None
+            writer.mark_sent([admission.attempt_id])
+        replies = Spool(run.folder.spool_dir, "receiver-1")
+        cut = ProviderFailure("event_timeout", "No further event within 3 s.", http_status=200)
+        await replies.put(keep(admission.attempt_id, raw(b"data: 1\n\n", cut)))
+        await replies.close()
+        assert await asyncio.to_thread(run.finish) == 0, run.log()
+    books = run.snapshot().spend.books
+    assert (books.settled_pico, books.open_pico, books.unattributed_pico) == (0, 0, 800_000)
+    with run.reader() as reader:
+        assert [finding.kind for finding in reader.findings() if finding.kind == "key_usage"] == []
