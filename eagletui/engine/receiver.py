@@ -29,7 +29,7 @@ from eagletui.engine.connect import connect
 from eagletui.engine.open_files import raise_limit
 from eagletui.engine.opening import open_desk
 from eagletui.engine.spool import Spool
-from eagletui.engine.taking import Order, Taken, Taker
+from eagletui.engine.taking import NEVER_BEGUN, Order, Taken, Taker
 from eagletui.ledger.locks import RoleLock
 from eagletui.providers.base import ProviderFailure
 from eagletui.runs import RunFolder
@@ -91,6 +91,12 @@ class Receiver:
         self._receiving.add(order.attempt_id)
         task = self._tasks[order.attempt_id] = asyncio.create_task(self._take(order))
         task.add_done_callback(_die_of_fault)
+        task.add_done_callback(lambda ended: self._report_never_begun(order.attempt_id, ended))
+
+    def _report_never_begun(self, attempt_id: int, task: asyncio.Task[None]) -> None:
+        """Report an order whose abort came with it: `_take`, which reports every other, never took a step."""
+        if task.cancelled() and self._tasks.pop(attempt_id, None) is not None:
+            pipe.send(self._writer, pipe.Ended(attempt_id, Taken(None, None, NEVER_BEGUN)))
 
     def _abort(self, attempt_id: int) -> None:
         if attempt_id in self._receiving:

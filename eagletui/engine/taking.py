@@ -2,11 +2,15 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from eagletui.core.drift import Verdict
 from eagletui.engine.answers import AnswerDesk, Judged, ReadySample
 from eagletui.engine.spool import Kept, Spool, keep, unkeep
 from eagletui.providers.base import ChatRequest, OnHeaders, Provider, ProviderFailure
+
+NEVER_BEGUN: Final = ProviderFailure("aborted", "Aborted on request before anything was sent.", void=True)
+"""Of a request whose task was cancelled before its first step, so that no byte went out."""
 
 
 @dataclass(frozen=True, slots=True)

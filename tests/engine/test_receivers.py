@@ -1,15 +1,25 @@
 """Receiver processes: they take replies, and whoever is killed, nothing that arrived is lost and the books agree."""
 
+import asyncio
 import signal
+import socket
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from eagletui.engine.spool import segments
+from eagletui.core.drift import Verdict
+from eagletui.engine import pipe
+from eagletui.engine.answers import AnswerDesk, ReadySample
+from eagletui.engine.receiver import Receiver
+from eagletui.engine.spool import Spool, segments
+from eagletui.engine.taking import Order, Taker
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import HeartbeatRow
 from eagletui.ledger.writer import LedgerWriter
+from eagletui.providers.base import ChatRequest, Provider
 from tests.engine.books import assert_books_agree, assert_every_sample_answered_once
 from tests.engine.conftest import NewRun
 from tests.engine.run_folder import EngineRun, until
@@ -89,3 +99,24 @@ def test_a_receiver_that_hangs_is_killed_and_its_requests_stay_unsettled_until_t
     assert_every_sample_answered_once(run, 30)
     assert_books_agree(run, provider)
     assert segments(run.folder.spool_dir) == []
+
+
+async def test_an_order_whose_abort_arrives_with_it_is_reported_and_cost_nothing(tmp_path: Path) -> None:
+    here, there = socket.socketpair()
+    reader, writer = await asyncio.open_connection(sock=here)
+    its_reader, its_writer = await asyncio.open_connection(sock=there)
+    desk = cast(AnswerDesk, SimpleNamespace(waiting=0))
+    taker = Taker(cast(Provider, None), desk, Spool(tmp_path, "receiver-1"))
+    order = Order(7, cast(ChatRequest, None), cast(ReadySample, None), "a", Verdict())
+    for message in (order, pipe.Abort(7), pipe.Close()):
+        pipe.send(writer, message)
+    await Receiver(taker, {}, its_writer).run(its_reader)
+    its_writer.close()
+    said = []
+    while (message := await pipe.receive(reader)) is not None:
+        said.append(message)
+    writer.close()
+    (ended,) = [message for message in said if isinstance(message, pipe.Ended)]
+    assert ended.attempt_id == 7
+    assert ended.taken.failure is not None
+    assert ended.taken.failure.void
