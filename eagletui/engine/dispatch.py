@@ -15,7 +15,7 @@ from eagletui.engine.fleet import Fleet
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.pace import Manner, Pace, backoff_s
 from eagletui.engine.spool import Kept
-from eagletui.engine.taking import Order, Taken
+from eagletui.engine.taking import NEVER_BEGUN, Order, Taken
 from eagletui.ledger.orders import Answered, Failed, Finished
 from eagletui.providers.base import ChatRequest, Endpoint, FailureKind, Provider, ProviderFailure, Stranger
 
@@ -109,7 +109,7 @@ class Dispatcher:
         """Send a request whose hold is in the ledger and which is marked as sent."""
         self.flights[flight.attempt_id] = flight
         flight.task = asyncio.create_task(self._fly(flight))
-        flight.task.add_done_callback(self._collect)
+        flight.task.add_done_callback(partial(self._collect, flight))
 
     def abort(self) -> list[Flight]:
         """Break off every reply that is not all here, and return whose; those being broken off are left alone."""
@@ -119,7 +119,13 @@ class Dispatcher:
             if flight.receiving and flight.task is not None and not flight.task.cancelling() and flight.task.cancel()
         ]
 
-    def _collect(self, task: asyncio.Task[None]) -> None:
+    def _collect(self, flight: Flight, task: asyncio.Task[None]) -> None:
+        if self.flights.pop(flight.attempt_id, None) is not None:
+            # `_fly` takes its flight out, so this one was broken off before it took its first step.
+            flight.receiving = False
+            self.pace.leave(flight.endpoint.tag)
+            self.land(flight, Taken(None, None, NEVER_BEGUN))
+            return
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self.crashed(error)
