@@ -123,7 +123,7 @@ class Dispatcher:
         if self.flights.pop(flight.attempt_id, None) is not None:
             # `_fly` takes its flight out, so this one was broken off before it took its first step.
             flight.receiving = False
-            self.pace.leave(flight.endpoint.tag)
+            self.pace.leave(flight.endpoint.tag, flight.sent_at)
             self.land(flight, Taken(None, None, NEVER_BEGUN))
             return
         error = None if task.cancelled() else task.exception()
@@ -179,7 +179,7 @@ class Dispatcher:
 
         def received() -> None:
             flight.receiving = False
-            self.pace.leave(tag)
+            self.pace.leave(tag, flight.sent_at)
 
         return await self.fleet.take(self.order(flight), on_headers, received)
 

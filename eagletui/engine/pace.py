@@ -12,6 +12,7 @@ speed held between a half and two; and, where a 429 has shown the limit, how muc
 Times are the caller's monotonic seconds.
 """
 
+import math
 import random
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -180,6 +181,8 @@ class Lane:
     """Server faults since the last reply that began."""
     silent: int = 0
     """How often it was given a wait for that; until a reply begins, one request at a time looks whether it is back."""
+    look_at: float | None = None
+    """When the request was chosen that looks whether it is back; None: none is under way."""
     credit: float = 0.0
     """Smooth weighted round robin: who has waited longest for its share."""
     speed: Speed = field(default_factory=Speed)
@@ -190,10 +193,15 @@ class Lane:
         """On offer, and no person or check has closed it."""
         return self.offered and not self.quarantined
 
+    @property
+    def is_doubted(self) -> bool:
+        """One request at a time looks whether it is back; those that were under way before are not counted."""
+        return self.silent > 0 or self.breaker.is_broken
+
     def is_open(self, now: float) -> bool:
         """Tell whether one more request may go here."""
-        limit = 1 if self.silent or self.breaker.is_broken else int(self.limit)
-        return self.is_usable and now >= self.blocked_until and self.in_flight < limit
+        has_room = self.look_at is None if self.is_doubted else self.in_flight < int(self.limit)
+        return self.is_usable and now >= self.blocked_until and has_room
 
     @property
     def pull(self) -> float:
@@ -306,6 +314,7 @@ class Pace:
         best = max(lanes, key=lambda lane: lane.credit)
         best.credit -= sum(pulls.values())
         best.in_flight += 1
+        best.look_at = now if best.is_doubted else None
         return best.tag
 
     def _room(self, now: float) -> int:
@@ -316,9 +325,17 @@ class Pace:
         self._ramp_at = max(now, self._ramp_at)
         return min(self.most, int(self._ramp))
 
-    def leave(self, tag: str) -> None:
-        """Count a request as ended."""
-        self.lanes[tag].in_flight -= 1
+    def leave(self, tag: str, sent_at: float = math.inf) -> None:
+        """Count a request as ended.
+
+        Args:
+            tag: of the endpoint.
+            sent_at: when it was sent, after it was chosen; left out: it never was.
+        """
+        lane = self.lanes[tag]
+        lane.in_flight -= 1
+        if lane.look_at is not None and sent_at >= lane.look_at:
+            lane.look_at = None
 
     def accepted(self, tag: str, now: float) -> None:
         """An endpoint began to answer."""

@@ -124,6 +124,14 @@ def test_one_request_at_a_time_looks_after_pauses_that_double_and_an_answer_ends
     assert picked(pace, now + 1.0).count("a") > 1
 
 
+def test_requests_that_hang_since_before_the_break_keep_nobody_from_looking(pace: Pace) -> None:
+    assert picked(pace, 900.0, 20).count("a") == 10
+    now = break_it(pace) + LOOK_S
+    assert picked(pace, now).count("a") == 1
+    pace.leave("a", sent_at=900.0)
+    assert picked(pace, now).count("a") == 0
+
+
 def test_what_was_sent_before_the_break_prolongs_nothing(pace: Pace) -> None:
     now = break_it(pace)
     for _ in range(20):

@@ -216,6 +216,25 @@ def test_an_endpoint_that_fails_again_and_again_is_asked_by_one_request_at_a_tim
     assert chosen(pace, 8, 13.0)["a"] > 1
 
 
+def test_a_failed_connection_closes_an_endpoint_only_until_its_next_look_however_long_its_streams_run() -> None:
+    pace = still({"a": 1.0})
+    for _ in range(30):
+        assert pace.choose(0.0) == "a"
+        pace.accepted("a", 0.0)
+    pace.unreachable("a", 10.0)
+    assert pace.choose(10.9) is None
+    assert [pace.choose(11.0), pace.choose(11.0)] == ["a", None], "one looks, whatever else is under way"
+    pace.leave("a", sent_at=0.0)
+    assert pace.choose(12.0) is None, "a stream of before has ended, and the look has not"
+    pace.leave("a", sent_at=11.1)
+    pace.unreachable("a", 12.0)
+    assert pace.choose(13.9) is None
+    assert pace.choose(14.0) == "a"
+    pace.accepted("a", 14.5)
+    assert pace.choose(14.5) == "a"
+    assert pace.in_flight == 31
+
+
 def test_a_quarantined_endpoint_gets_nothing_and_a_released_one_its_share() -> None:
     pace = still({"a": 1.0, "b": 1.0})
     pace.lanes["a"].quarantined = True
