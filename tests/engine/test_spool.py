@@ -145,7 +145,7 @@ async def test_a_spooled_reply_that_was_cut_keeps_its_hold_until_the_key_shows_w
             await exchange.reply(200, body, {"Content-Type": "application/json"})
 
     async with scripted_server(act) as server:
-        pace = {"stream": "never", "receivers": 0, "generation_backoff_s": [0.01, 0.02]}
+        pace = {"stream": "never", "receivers": 0, "generation_backoff_s": [0.3, 0.3]}
         run = new_run(server.base_url, 1, pace=pace)
         with LedgerWriter(run.folder.ledger_path) as writer:
             writer.set_run_state("running")
@@ -154,6 +154,7 @@ async def test_a_spooled_reply_that_was_cut_keeps_its_hold_until_the_key_shows_w
             (admission,) = writer.admit([AdmitRequest(sample.id, "maker", 10**6, True)])
             assert admission.attempt_id is not None
             writer.mark_sent([admission.attempt_id])
+            writer.mark_headers(admission.attempt_id, "gen-1", 200)
         replies = Spool(run.folder.spool_dir, "receiver-1")
         cut = ProviderFailure("event_timeout", "No further event within 3 s.", http_status=200)
         await replies.put(keep(admission.attempt_id, raw(b"data: 1\n\n", cut)))
