@@ -1,14 +1,19 @@
 """Take another API key, while the engine lives or between two engines: the cross-check begins anew with it."""
 
 import asyncio
+import contextlib
 import hashlib
 import os
+import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from eagletui.config import RunConfig
 from eagletui.core.errors import ConfigError, ProviderError
+from eagletui.core.money import format_usd
+from eagletui.engine.connect import connect
 from eagletui.engine.fleet import Fleet
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.settle import Settler
@@ -27,15 +32,19 @@ class Rekey:
     fleet: Fleet
     settler: Settler
     ledger: LedgerThread
+    is_busy: Callable[[], bool]
+    """A request is under way, or its end is not in the ledger yet."""
 
     async def read_again(self) -> str:
-        """Read the key again and use it where it is another one.
+        """Read the key again and use it where it is another one. Call while nothing can be sent.
 
         Returns:
             One sentence about what came of it.
 
         Raises:
-            ConfigError: the key cannot be read, or does not work; the old one stays in use.
+            ConfigError: the key cannot be read or does not work, or the old one is still being spent from; the old one
+                stays in use.
+            LedgerError: nothing was written; the old one stays in use.
         """
         section = self.config.provider
         if section.api_key_file is None and section.api_key_command is None:
@@ -44,57 +53,100 @@ class Rekey:
                 "engine with SIGTERM and `eagletui run RUN`, or let api_key_file or api_key_command give it."
             )
         key = (await asyncio.to_thread(self.config.secret)).reveal()
-        old = self.fleet.key
-        if key == old:
+        if key == self.fleet.key:
             return "The key is the same as before."
-        self.provider.use_key(key)
-        try:
-            status = await self.provider.key()
-        except ProviderError as error:
-            self.provider.use_key(old)
-            raise ConfigError(f"The other key does not work: {error}") from error
+        status = await self._status_of(key)
+        if self.is_busy():
+            raise ConfigError(
+                "Requests with the old key are still under way, and what they cost is told by that key alone. Resume "
+                "once nothing is in flight."
+            )
         if status is not None:
-            self.settler.key_usage_at_start_pico = await self.ledger.do(partial(rebase, status), urgent=True)
-        remember_key(self.folder, key)
+            # A sum that is being booked is of the old key.
+            async with self.settler.booking:
+                rebased = await self.ledger.do(partial(rebase, status), urgent=True)
+                self.settler.take_key(*rebased)
+        self.provider.use_key(key)
         self.fleet.use_key(key)
+        try:
+            remember_key(self.folder, key)
+        except OSError as error:
+            # The next engine takes it for another key once more, which costs it no more than what is open then.
+            return f"Another key is used from here on; its mark could not be written: {error.strerror}."
         return "Another key is used from here on."
+
+    async def _status_of(self, key: str) -> KeyStatus | None:
+        """Ask what a key has spent, with a client of its own: the one at work keeps the key that its answers are of."""
+        client = connect(self.config, self.folder, key)
+        try:
+            return await client.key()
+        except ProviderError as error:
+            raise ConfigError(f"The other key does not work: {error}") from error
+        finally:
+            await client.aclose()
 
 
 def is_other_key(folder: RunFolder, key: str) -> bool:
-    """Tell whether a run's last engine used another key."""
+    """Tell whether a run's last engine used another key; what cannot be read tells nothing."""
     try:
-        return _path(folder).read_text(encoding="ascii") != _mark(folder, key)
-    except (OSError, UnicodeDecodeError):
+        salt, _, mark = _path(folder).read_text(encoding="ascii").partition(":")
+        return bool(mark) and mark != _mark(bytes.fromhex(salt), key)
+    except (OSError, ValueError):
         return False
 
 
 def remember_key(folder: RunFolder, key: str) -> None:
-    """Keep a mark from which the key cannot be told, but whether it is the same one can."""
-    descriptor = os.open(_path(folder), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with open(descriptor, "w", encoding="ascii") as file:
-        file.write(_mark(folder, key))
+    """Keep a mark from which the key cannot be told, but whether it is the same one can, wherever the folder lies.
+
+    Raises:
+        OSError: it cannot be written; the old one stays.
+    """
+    salt = secrets.token_bytes(hashlib.blake2b.SALT_SIZE)
+    path = _path(folder)
+    temporary = path.with_name(f".{path.name}.new")
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(descriptor, "w", encoding="ascii") as file:
+            file.write(f"{salt.hex()}:{_mark(salt, key)}")
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
 
 
 def _path(folder: RunFolder) -> Path:
     return folder.path / "key.mark"
 
 
-def _mark(folder: RunFolder, key: str) -> str:
-    return hashlib.blake2b(key.encode(), digest_size=8, person=b"eagletui", salt=_salt(folder)).hexdigest()
+def _mark(salt: bytes, key: str) -> str:
+    return hashlib.blake2b(key.encode(), digest_size=8, person=b"eagletui", salt=salt).hexdigest()
 
 
-def _salt(folder: RunFolder) -> bytes:
-    return hashlib.blake2b(folder.name.encode(), digest_size=16).digest()
-
-
-def rebase(status: KeyStatus, writer: LedgerWriter) -> int:
+def rebase(status: KeyStatus, writer: LedgerWriter) -> tuple[int, list[int]]:
     """Begin the cross-check anew with another key: what the run has spent so far was spent with the old one.
 
+    The new key will never show what open attempts cost, so their bounds are booked as spent. A cost that becomes known
+    later moves from that sum to its attempt.
+
     Returns:
-        What the key would have shown before the run, had the run used it from its start.
+        What the key would have shown before the run, had the run used it from its start, and the attempts booked.
     """
     with writer.transaction(durable=True):
+        writer.event("info", "engine", "key", "Another API key is used from here on.")
+        held = writer.open_attempts()
+        ids = [attempt.id for attempt in held]
+        if held:
+            bounds_pico = sum(attempt.hold_pico for attempt in held)
+            detail = (
+                f"{len(held)} attempts had no known cost when the key was changed, and the new key cannot show it: "
+                f"their bounds, {format_usd(bounds_pico)}, are booked as spent."
+            )
+            writer.adjust_unattributed(bounds_pico, ids, detail)
+            writer.close_finding("unsettled")
+            writer.event("warn", "engine", "key", detail)
         usage_pico = status.usage_pico_usd - writer.books().spent_pico
         writer.set_key_usage_at_start(usage_pico, anew=True)
-        writer.event("info", "engine", "key", "Another API key is used from here on.")
-    return usage_pico
+    return usage_pico, ids

@@ -167,7 +167,7 @@ class Runner:
             dispatcher=self._dispatcher,
             money_moved=self._money_moved,
             queue_moved=self._admissions.queue_moved,
-            rekey=Rekey(config, provider, folder, fleet, self._settler, ledger).read_again,
+            rekey=Rekey(config, provider, folder, fleet, self._settler, ledger, self._is_busy).read_again,
         )
         self._kept = KeptReplies(
             spool_dir=folder.spool_dir,
@@ -334,7 +334,10 @@ class Runner:
         return True
 
     def _is_still(self) -> bool:
-        return not self._dispatcher.flights and not self._filing.waiting and self._settler.is_quiet
+        return not self._is_busy() and self._settler.is_quiet
+
+    def _is_busy(self) -> bool:
+        return bool(self._dispatcher.flights or self._filing.waiting)
 
     def _reconciled(self, task: asyncio.Task[None]) -> None:
         self._reconciling = None

@@ -82,6 +82,10 @@ class Settler:
     """The key could not be read or did not come to rest: `nameless` keeps its holds until the next start."""
     key_seen: KeySeen | None = None
     """What the key showed when it was last read."""
+    key_changes: int = 0
+    """How often another key was taken; what was read of an earlier one says nothing about the run's start any more."""
+    booking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while a sum is booked, and while another key is taken."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _billed_by: dict[int, float] = field(default_factory=dict)
     """By attempt whose cost is open: monotonic seconds by which its bill must have come."""
@@ -120,6 +124,17 @@ class Settler:
             self.questions.pop(attempt_id, None)
             self.nameless.pop(attempt_id, None)
             self._billed_by.pop(attempt_id, None)
+
+    def take_key(self, usage_at_start_pico: int, booked: Sequence[int]) -> None:
+        """Cross-check with another key from here on.
+
+        Args:
+            usage_at_start_pico: what that key would have shown before the run.
+            booked: attempts whose bounds were booked, as that key cannot show what they cost.
+        """
+        self.key_usage_at_start_pico = usage_at_start_pico
+        self.key_changes += 1
+        self.forget(booked)
 
     @property
     def is_quiet(self) -> bool:
@@ -164,19 +179,21 @@ class Settler:
             if not is_still():
                 return
         seen: int | None = None
+        key_changes = self.key_changes
         for read in range(KEY_READS):
             pause_s = self.backoff_s[min(read, len(self.backoff_s) - 1)]
             usage_pico = await self._key_usage()
-            if not is_still():
-                return
-            books = await self.ledger.do(lambda writer: writer.books())
-            missing = None if usage_pico is None else usage_pico - self.key_usage_at_start_pico - books.spent_pico
-            if missing is not None and missing >= 0 and usage_pico == seen:
-                await self._book(missing)
-                return
+            async with self.booking:
+                if not is_still() or key_changes != self.key_changes:
+                    return
+                books = await self.ledger.do(lambda writer: writer.books())
+                missing = None if usage_pico is None else usage_pico - self.key_usage_at_start_pico - books.spent_pico
+                if missing is not None and missing >= 0 and usage_pico == seen:
+                    await self._book(missing)
+                    return
             seen = usage_pico
             await asyncio.sleep(pause_s)
-            if not is_still():
+            if not is_still() or key_changes != self.key_changes:
                 return
         self.unexplained = True
         held = sum(attempt.hold_pico for attempt in self.nameless.values())
@@ -333,8 +350,10 @@ class Settler:
         return True
 
     async def _key_usage(self) -> int | None:
+        """Read what the key in use has spent; None where it cannot be read, or another was taken meanwhile."""
+        key_changes = self.key_changes
         status = await _or_none(self.provider.key())
-        if status is None:
+        if status is None or key_changes != self.key_changes:
             return None
         self.key_seen = KeySeen(time.time(), status.usage_pico_usd)
         return status.usage_pico_usd

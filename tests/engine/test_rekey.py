@@ -1,11 +1,20 @@
 """A run that stands still for its key goes on with another one, in the engine and in its receivers."""
 
 import asyncio
+import errno
 import json
+import os
 import signal
 from pathlib import Path
 
+import pytest
+
+from eagletui.engine.rekey import is_other_key, rebase, remember_key
+from eagletui.ledger.writer import LedgerWriter
+from eagletui.providers.base import KeyStatus
+from eagletui.runs import RunFolder
 from tests.engine.conftest import NewRun
+from tests.engine.test_settle import HOLD_PICO, make_ledger, money
 from tests.providers.scripted_server import Exchange, scripted_server
 
 ANSWER = {
@@ -130,3 +139,107 @@ async def test_a_start_with_another_key_begins_its_cross_check_anew(new_run: New
         await asyncio.to_thread(run.order, "resume")
         assert await asyncio.to_thread(run.wait, engine) == 0, run.log()
     assert run.snapshot().run.key_usage_at_start_pico == 4000 * 10**12
+
+
+def test_what_the_old_key_may_still_bill_is_booked_at_its_bound(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    make_ledger(path, ["gen-1", None])
+    with LedgerWriter(path) as writer:
+        writer.set_key_usage_at_start(0)
+        start_pico, booked = rebase(KeyStatus(70_000_000, None, None), writer)
+        assert (start_pico, booked) == (70_000_000 - 2 * HOLD_PICO, [1, 2])
+        assert money(path) == (0, 0, 2 * HOLD_PICO)
+        assert writer.run().key_usage_at_start_pico == start_pico
+        writer.settle(1, 300_000)
+    assert money(path) == (300_000, 0, 2 * HOLD_PICO - 300_000), "a late bill moves to its attempt"
+
+
+async def test_a_key_is_not_changed_while_requests_of_the_old_one_are_under_way(
+    new_run: NewRun, tmp_path: Path
+) -> None:
+    file = tmp_path / "key"
+    file.write_text(OLD)
+    file.chmod(0o600)
+    usage = {OLD: 3, NEW: 40}
+    asked: list[Exchange] = []
+    go_on, is_under_way = asyncio.Event(), asyncio.Event()
+
+    async def act(exchange: Exchange) -> None:
+        key = exchange.head.lower().split("bearer ")[1].split("\r\n")[0]
+        if "/endpoints " in exchange.head:
+            pricing = {"prompt": "0.01", "completion": "0.01", "request": "0"}
+            records = [{"tag": "maker", "provider_name": "Maker", "pricing": pricing}]
+            await exchange.reply(200, json.dumps({"data": {"endpoints": records}}).encode())
+        elif "/key " in exchange.head:
+            await exchange.reply(200, json.dumps({"data": {"usage": usage[key]}}).encode())
+        elif key == NEW:
+            await exchange.reply(200, json.dumps(ANSWER).encode(), {"Content-Type": "application/json"})
+        else:
+            asked.append(exchange)
+            if len(asked) == 1:
+                is_under_way.set()
+                await go_on.wait()
+                await exchange.reply(200, json.dumps(ANSWER).encode(), {"Content-Type": "application/json"})
+            else:
+                await is_under_way.wait()
+                await exchange.reply(401, b'{"error":{"message":"Key disabled.","code":401}}')
+
+    async with scripted_server(act) as server:
+        run = new_run(
+            server.base_url,
+            ["One.", "Two."],
+            provider={"api_key_file": str(file)},
+            pace={"stream": "never", "receivers": 0},
+            sampling={"max_tokens": 50},
+            max_in_flight=2,
+            stop_at_usd="20.00",
+            cap_usd="30.00",
+        )
+        engine = run.start()
+        await asyncio.to_thread(run.until_state, "paused", "key_limit")
+        file.write_text(NEW)
+        row = await asyncio.to_thread(run.order, "resume")
+        assert not row.changed
+        assert "Requests with the old key are still under way" in (row.result or "")
+        go_on.set()
+        answered = "the reply to the old key is kept"
+        await asyncio.to_thread(run.until, lambda reader: reader.snapshot().in_flight == 0, answered)
+        for _ in range(100):  # its end is filed a moment later
+            row = await asyncio.to_thread(run.order, "resume")
+            if row.changed:
+                break
+        assert row.result == "Resumed. Another key is used from here on."
+        assert await asyncio.to_thread(run.wait, engine) == 0, run.log()
+    assert run.snapshot().run.key_usage_at_start_pico == 40 * 10**12 - 5 * 10**11
+
+
+def test_the_mark_of_a_key_holds_where_the_run_was_moved_to(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    remember_key(RunFolder(tmp_path / "one"), OLD)
+    (tmp_path / "one").rename(tmp_path / "other")
+    moved = RunFolder(tmp_path / "other")
+    assert not is_other_key(moved, OLD)
+    assert is_other_key(moved, NEW)
+    assert [path.name for path in moved.path.iterdir()] == ["key.mark"]
+
+
+def test_a_mark_of_no_known_shape_is_not_taken_for_another_key(tmp_path: Path) -> None:
+    for text in ("", "12345678", "zz:12345678"):
+        (tmp_path / "key.mark").write_text(text)
+        assert not is_other_key(RunFolder(tmp_path), OLD)
+
+
+def test_a_mark_that_cannot_be_written_leaves_the_old_one_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = RunFolder(tmp_path)
+    remember_key(folder, OLD)
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        remember_key(folder, NEW)
+    assert not is_other_key(folder, OLD)
+    assert [path.name for path in tmp_path.iterdir()] == ["key.mark"]

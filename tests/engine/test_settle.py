@@ -411,6 +411,27 @@ async def test_a_key_that_shows_more_than_is_committed_is_named_while_the_run_wo
                 assert len(reader.findings()) == findings
 
 
+async def test_a_look_at_the_key_that_another_key_overtakes_says_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    make_ledger(path, [None])
+    asked, go_on = asyncio.Event(), asyncio.Event()
+
+    class Slow(Accounts):
+        async def act(self, exchange: Exchange) -> None:
+            asked.set()
+            await go_on.wait()
+            await super().act(exchange)
+
+    async with settler_on(path, Slow([None], ["7.00"])) as (settler, _heard):
+        look = asyncio.create_task(settler.look_at_key())
+        await asked.wait()
+        settler.take_key(900, [])
+        go_on.set()
+        assert await look is None
+    with LedgerReader(path) as reader:
+        assert reader.findings() == []
+
+
 async def test_a_server_without_accounts_is_taken_at_its_bound(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     make_ledger(path, [None, "chatcmpl-1"])
