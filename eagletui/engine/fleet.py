@@ -118,7 +118,9 @@ class Fleet:
             remote.send(pipe.Hello(key))
 
     def start(self, slot: int) -> None:
-        """Start a receiver in the background; orders go to it once it is ready."""
+        """Start a receiver in the background, unless all are ending; orders go to it once it is ready."""
+        if self._closing:
+            return  # nobody would tell it to end
         here, there = socket.socketpair()
         log_path = self._folder.path / "logs" / f"receiver-{slot}.log"
         descriptor = os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -277,6 +279,7 @@ class Fleet:
         entries = {kept.attempt_id: kept for kept_by_path in left.values() for kept in kept_by_path}
         for path, kept_by_path in left.items():
             waiting = {kept.attempt_id for kept in kept_by_path} & (remote.unfiled | remote.out.keys())
+            waiting |= self._left.get(path, set())  # of one that died in this slot before
             if waiting:
                 self._left[path] = waiting
             else:
