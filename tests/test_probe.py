@@ -4,6 +4,9 @@ import json
 from decimal import Decimal
 from pathlib import Path
 
+import pytest
+
+from eagletui.cli import probe as probing
 from eagletui.cli.create import read_config
 from eagletui.cli.probe import MAX_TOKENS, probe_config
 from eagletui.config import SamplingOverride
@@ -130,3 +133,23 @@ def test_a_probe_asks_for_short_answers_and_leaves_out_what_only_a_run_needs(
     assert (small.prompts.limit, small.pace.max_attempts, small.pace.max_in_flight) == (7, 1, 7)
     assert (small.extract.when, small.check.on_breach, small.run.name) == ("off", "warn", "small-probe")
     assert (small.prompts.pick, small.spend) == ("spread", config.spend)
+
+
+def test_a_probe_does_not_wait_for_late_bills_and_leaves_their_holds(
+    eagletui: Command, make_config: MakeConfig, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probing, "PATIENCE_S", 0.2)
+    faults = '[[fault]]\nkind = "disconnect_before_headers"\nmatch = { endpoint = "embedded/stream" }\n'
+    config = make_config(faults=faults)
+    config.write_text(config.read_text().replace("[0.1, 0.2, 0.4, 0.8]", "[900.0]"))
+    ended = eagletui("plan", str(config), "--probe", "3")
+    assert ended.code == 1, ended.err
+    assert "To ask what they cost: eagletui run small-probe" in ended.err
+    assert "of requests whose costs are not known yet" in ended.out
+    folder = RunFolder(runs / "small-probe")
+    with LedgerReader(folder.ledger_path) as reader:
+        books = reader.books()
+        assert books.open_pico == books.unsettled_pico > 0
+        assert books.unattributed_pico == 0
+    assert is_alive(folder, "engine") is None
+    assert is_alive(folder, "provider") is None

@@ -35,13 +35,14 @@ class Interrupts:
     count: int = 0
 
 
-def follow(folder: RunFolder, config: RunConfig, *, joined: bool = False) -> int:
+def follow(folder: RunFolder, config: RunConfig, *, joined: bool = False, patience_s: float | None = None) -> int:
     """Print progress until the run's workers have ended, and return the exit code.
 
     Args:
         folder: the run; its workers have been started.
         config: its config.
         joined: somebody else started the engine: an interrupt leaves it at work, and so does a pause.
+        patience_s: end an engine that has waited so long for nothing but costs; their holds stay. None: let it wait.
 
     Raises:
         RunError: the engine died in the middle of a run.
@@ -50,7 +51,7 @@ def follow(folder: RunFolder, config: RunConfig, *, joined: bool = False) -> int
         progress = Progress(reader)
         if joined and (left := _look_on(folder, interrupts, progress)) is not None:
             return left
-        _wait(folder, "engine", interrupts, progress)
+        was_cut_short = _wait(folder, "engine", interrupts, progress, patience_s)
         snapshot = progress.show(always=True)
         if not interrupts.count and snapshot.run.state in FINISHED_RUNS:
             _wait(folder, "extractor", interrupts, progress)
@@ -59,6 +60,8 @@ def follow(folder: RunFolder, config: RunConfig, *, joined: bool = False) -> int
     if interrupts.count:
         say(f"The run can go on: eagletui run {folder.name}")
         return INTERRUPTED
+    if was_cut_short and snapshot.run.state not in (*FINISHED_RUNS, "paused"):
+        return _without_answers(folder, snapshot)
     return outcome(folder, config, snapshot)
 
 
@@ -157,11 +160,27 @@ def progress_line(snapshot: Snapshot) -> str:
     return " | ".join(part for part in parts if part)
 
 
-def _wait(folder: RunFolder, role: WorkerRole, interrupts: Interrupts, progress: Progress) -> None:
-    """Wait until a worker has ended; pass a person's Ctrl-C on to it, first to drain, then to stop."""
+def _wait(
+    folder: RunFolder, role: WorkerRole, interrupts: Interrupts, progress: Progress, patience_s: float | None = None
+) -> bool:
+    """Wait until a worker has ended; pass a person's Ctrl-C on to it, first to drain, then to stop.
+
+    Returns:
+        Whether it was ended because it waited for nothing but costs for longer than `patience_s`.
+    """
     passed_on = 0
+    waits_since: float | None = None
+    was_cut_short = False
     while is_locked(folder.lock_path(role)):
-        progress.show()
+        snapshot = progress.show()
+        now = time.monotonic()
+        waits_since = (waits_since or now) if _only_costs_are_open(snapshot) else None
+        if patience_s is not None and waits_since is not None and now - waits_since >= patience_s and not was_cut_short:
+            was_cut_short = True
+            held = format_usd(snapshot.spend.books.open_pico)
+            say(f"{held} of broken requests stays held. To ask what they cost: eagletui run {folder.name}")
+            if (worker := is_alive(folder, role)) is not None:
+                _signal(worker.pid)
         if interrupts.count > passed_on:
             passed_on += 1
             if (worker := is_alive(folder, role)) is not None:
@@ -172,6 +191,13 @@ def _wait(folder: RunFolder, role: WorkerRole, interrupts: Interrupts, progress:
                 else "Interrupted again: stopping now."
             )
         time.sleep(POLL_S)
+    return was_cut_short
+
+
+def _only_costs_are_open(snapshot: Snapshot) -> bool:
+    """Tell whether a run can do nothing but wait for the costs of requests that have ended."""
+    is_at_rest = snapshot.run.state == "paused" or not (snapshot.states["queued"] or snapshot.states["in_flight"])
+    return is_at_rest and not snapshot.in_flight and snapshot.spend.books.open_pico > 0
 
 
 def outcome(folder: RunFolder, config: RunConfig, snapshot: Snapshot) -> int:
@@ -197,6 +223,11 @@ def outcome(folder: RunFolder, config: RunConfig, snapshot: Snapshot) -> int:
             f"Its log is {folder.log_path('extractor')}"
         )
         return FAILED
+    return _without_answers(folder, snapshot)
+
+
+def _without_answers(folder: RunFolder, snapshot: Snapshot) -> int:
+    """Say how many samples have no answer, and return the exit code that this makes."""
     failed = snapshot.states["failed"] + snapshot.states["refused"]
     if failed:
         say(

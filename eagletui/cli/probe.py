@@ -20,6 +20,9 @@ from eagletui.runs import RunFolder, runs_root
 if TYPE_CHECKING:
     from eagletui.rebuild import Rebuild
 
+PATIENCE_S: Final = 20.0
+"""Most costs are known sooner. A bill may come a quarter of an hour late, for which nobody waits before a forecast."""
+
 MAX_TOKENS: Final = 2_048
 """Longest answer of a probe. A longer one would cost more and show the same."""
 
@@ -114,7 +117,7 @@ def probe(config: RunConfig, requests: int) -> Probe:
     small = probe_config(config, requests)
     folder = prepare(small, None)
     start_workers(folder, small, exit_when_paused=True)
-    code = follow(folder, small)
+    code = follow(folder, small, patience_s=PATIENCE_S)
     rebuilt = rebuild_run(folder)
     with LedgerReader(folder.ledger_path) as reader:
         books = reader.books()
@@ -204,6 +207,9 @@ def print_probe(made: Probe, quantizations: Mapping[str, str | None]) -> None:
     print_table(("endpoint", "tokens/s", "weights", "whitespace", "tool arguments", "prompt tokens"), kept, right=(1,))
     print()
     pairs = [("spent", f"{format_usd(made.settled_pico)} in the probe run {made.folder.name}")]
+    if made.held_pico:
+        asks = f"eagletui run {made.folder.name} asks for them again"
+        pairs.append(("held", f"{format_usd(made.held_pico)} of requests whose costs are not known yet: {asks}"))
     for tag, endpoint in made.endpoints.items():
         choice = made.rebuilt.profiles.get(tag)
         cause = made.rebuilt.causes.get(tag)
