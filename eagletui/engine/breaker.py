@@ -4,6 +4,7 @@ A broken endpoint is out of the rotation; one request at a time looks whether it
 with each look. Times are the caller's monotonic seconds.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -32,6 +33,8 @@ class Breaker:
     broken_at: float | None = None
     looks: int = 0
     """Failed looks since it broke."""
+    answered_at: float = -math.inf
+    """Of the last success."""
 
     @property
     def is_broken(self) -> bool:
@@ -43,12 +46,16 @@ class Breaker:
         """How long to wait before the next look."""
         return min(LOOK_MAX_S, LOOK_S * 2.0**self.looks)
 
+    def answered_lately(self, now: float) -> bool:
+        """Tell whether the last success is no longer ago than a break takes."""
+        return now - self.answered_at < BREAK_S
+
     def succeeded(self, now: float) -> str | None:
         """Note an answer; return a line for the log where it ends a break."""
         told = None
         if self.broken_at is not None:
             told = f"answers again, {now - self.broken_at:.0f} s after it was taken out of the rotation."
-        self.failures, self.looks, self.broken_at = 0, 0, None
+        self.failures, self.looks, self.broken_at, self.answered_at = 0, 0, None, now
         return told
 
     def failed(

@@ -23,7 +23,8 @@ THROTTLED: Final[tuple[FailureKind, ...]] = ("rate_limited", "overloaded")
 OF_THE_SAMPLE: Final[tuple[FailureKind, ...]] = ("bad_request", "moderation")
 """Refusals that say nothing about the endpoint."""
 SHUT_FAILURES: Final = 5
-"""An endpoint that forbids so many requests and answers none is shut to this client, and not for minutes only."""
+"""An endpoint that forbids so many requests and answers none is shut to this client, and not for minutes only. One that
+answered lately is gone once it is missing for so many: what one request asks for may be all that it does not have."""
 GENERATION_ID_CELLS: Final = 200
 ABORTED: Final = ProviderFailure("aborted", "Aborted on request while the reply was on its way.")
 
@@ -68,8 +69,9 @@ class RetryRule:
     def retry_at(self, failure: ProviderFailure, sample_key: str, attempts: int, now: float) -> float | None:
         """Return the time of the next attempt, or None to give up.
 
-        What pauses the run or was aborted is no fault of the sample, which goes back into the queue. After `ctl retry`
-        a sample has `max_attempts` again, because attempts are counted on, and its waits begin anew.
+        What pauses the run or was aborted is no fault of the sample, which goes back into the queue. A missing endpoint
+        may be: there may be none for what the sample asks. After `ctl retry` a sample has `max_attempts` again, because
+        attempts are counted on, and its waits begin anew.
 
         Args:
             failure: of the last attempt.
@@ -77,9 +79,10 @@ class RetryRule:
             attempts: made so far, the failed one included.
             now: Unix seconds.
         """
-        if failure.pause is not None or failure.kind == "aborted":
+        is_missing = failure.pause == "breaker"
+        if failure.kind == "aborted" or (failure.pause is not None and not is_missing):
             return now
-        if not failure.retryable or attempts % self.max_attempts == 0:
+        if not (failure.retryable or is_missing) or attempts % self.max_attempts == 0:
             return None
         since_retry = (attempts - 1) % self.max_attempts + 1
         return now + backoff_s(self.seed, sample_key, since_retry) + (failure.retry_after_s or 0.0)
@@ -198,9 +201,10 @@ class Dispatcher:
             self.pace.faulted(tag, now)
         # A refusal that pauses the run is about the key; a missing or dearer endpoint is about this one.
         is_gone = failure.pause in ("breaker", "price")
-        if failure.kind == "forbidden":
-            is_gone = self.pace.lanes[tag].breaker.failures + 1 >= SHUT_FAILURES
-        if failure.kind not in OF_THE_SAMPLE and (is_gone or failure.pause is None):
+        breaker = self.pace.lanes[tag].breaker
+        if failure.kind == "forbidden" or (failure.pause == "breaker" and breaker.answered_lately(now)):
+            is_gone = breaker.failures + 1 >= SHUT_FAILURES
+        if failure.kind not in OF_THE_SAMPLE and failure.pause in (None, "breaker", "price"):
             what = f"{failure.kind}, {failure.detail}"
             awaits = partial(self._awaits, tag)
             self.pace.failed(tag, what, flight.sent_at, now, awaits=awaits, at_once=is_gone)

@@ -1,6 +1,7 @@
 """An endpoint that gives nothing for minutes is taken out and looked at again; the run pauses when none is left."""
 
 import random
+import time
 from typing import cast
 
 import aiohttp
@@ -9,7 +10,7 @@ import pytest
 from eagletui.core.drift import Verdict
 from eagletui.engine.answers import ReadySample
 from eagletui.engine.breaker import BREAK_FAILURES, BREAK_S, LOOK_MAX_S, LOOK_S, PATIENT_S
-from eagletui.engine.dispatch import Dispatcher, Flight, RetryRule
+from eagletui.engine.dispatch import SHUT_FAILURES, Dispatcher, Flight, RetryRule
 from eagletui.engine.fleet import Fleet
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.market import unlisted
@@ -215,6 +216,21 @@ def test_a_missing_endpoint_is_taken_out_and_a_reply_under_way_is_known_to_the_b
     assert pace.lanes["a"].breaker.is_broken
     assert "no_endpoint, HTTP 404: No endpoints found" in pace.news[0]
     assert pace.has_working_lane
+
+
+def test_an_endpoint_that_answers_others_is_not_taken_out_for_what_one_sample_asks(pace: Pace) -> None:
+    dispatcher = dispatcher_of(pace)
+    missing = errors.from_status(404, {}, b'{"error": {"message": "No endpoints found that support image input"}}')
+    for _ in range(3):
+        pace.answered("a", time.monotonic(), None)
+        for _ in range(SHUT_FAILURES - 1):
+            dispatcher._learn(flight_to("a", 0.0), Taken(None, None, missing))
+        assert not pace.lanes["a"].breaker.is_broken
+    dispatcher._learn(flight_to("a", 0.0), Taken(None, None, missing))
+    assert pace.lanes["a"].breaker.is_broken, "it is missing again and again, and answers nobody in between"
+    pace.answered("b", time.monotonic() - BREAK_S, None)
+    dispatcher._learn(flight_to("b", 0.0), Taken(None, None, missing))
+    assert pace.lanes["b"].breaker.is_broken, "its last answer says nothing about now"
 
 
 SHORT = {"eagletui.engine.breaker": {"BREAK_S": 0.3, "LOOK_S": 0.05}}

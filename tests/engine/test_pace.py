@@ -9,6 +9,7 @@ from eagletui.core.money import Price
 from eagletui.engine.budget import PromptBounds
 from eagletui.engine.dispatch import RetryRule
 from eagletui.engine.pace import FAULTS_IN_A_ROW, JITTER, Manner, Offer, Pace, backoff_s, manner, spread
+from eagletui.providers import errors
 from eagletui.providers.base import Endpoint, ProviderFailure
 
 PRICE = Price(Decimal("0.000001"), Decimal("0.000002"), Decimal(0))
@@ -328,8 +329,18 @@ def test_a_retry_waits_at_least_as_long_as_the_server_asked() -> None:
 def test_what_pauses_the_run_gives_up_no_sample() -> None:
     rule = RetryRule(seed=7, max_attempts=1)
     assert rule.retry_at(ProviderFailure("credit", "x", retryable=False, pause="credit"), "s1", 1, 100.0) == 100.0
+    assert rule.retry_at(ProviderFailure("price", "x", retryable=False, pause="price"), "s1", 1, 100.0) == 100.0
     assert rule.retry_at(ProviderFailure("aborted", "x"), "s1", 1, 100.0) == 100.0
     assert rule.retry_at(ProviderFailure("bad_request", "x", retryable=False), "s1", 1, 100.0) is None
+
+
+def test_a_sample_that_no_endpoint_takes_is_tried_as_often_as_one_that_fails() -> None:
+    rule = RetryRule(seed=7, max_attempts=3)
+    missing = errors.from_status(404, {}, b'{"error": {"message": "No endpoints found that support image input"}}')
+    broken = ProviderFailure("server_error", "x")
+    waits = [rule.retry_at(missing, "s1", attempts, 100.0) for attempts in range(1, 8)]
+    assert waits == [rule.retry_at(broken, "s1", attempts, 100.0) for attempts in range(1, 8)]
+    assert [wait is None for wait in waits] == [False, False, True, False, False, True, False]
 
 
 def test_a_prompt_bound_is_the_margin_and_never_below_what_was_billed() -> None:
