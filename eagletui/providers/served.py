@@ -18,19 +18,22 @@ def stranger(
 
     Args:
         reply: as parsed.
-        asked: the endpoint that the request was pinned to.
+        asked: the endpoint that the request was pinned to; one without a provider's name is on offer no longer, so that
+            neither its names nor those it gives the model are known, and it is no stranger.
         model_id: the model that was asked for.
         tags_by_name: the tags on offer, by `plain_name` of their provider.
     """
+    if not asked.provider_name:
+        return None
     routed = reply.routed
     names = [name for name in (reply.endpoint, routed and routed.provider) if name]
     models = [name for name in (reply.model, routed and routed.model) if name]
     known = {plain_name(asked.provider_name), plain_name(asked.tag.split("/")[0])}
-    other = next((name for name in names if plain_name(name) not in known), None) if asked.provider_name else None
+    other = next((name for name in names if plain_name(name) not in known), None)
     other_model = next((name for name in models if not _is_model(name, (model_id, *asked.model_names))), None)
     if other is None and other_model is None:
         return None
-    provider_name = clean_line(other or asked.provider_name or asked.tag, 60)
+    provider_name = clean_line(other or asked.provider_name, 60)
     tags = tags_by_name.get(plain_name(other), ()) if other else (asked.tag,)
     label = next(iter(tags)) if len(tags) == 1 else provider_name
     if other_model is not None:

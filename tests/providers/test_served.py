@@ -7,6 +7,7 @@ import pytest
 
 from eagletui.core.money import Price
 from eagletui.core.reply import Reply, Routed
+from eagletui.engine.market import unlisted
 from eagletui.providers.base import Endpoint, Stranger
 from eagletui.providers.parse import parse_body, parse_stream
 from eagletui.providers.served import stranger
@@ -97,3 +98,7 @@ def test_what_the_router_selected_counts_where_the_reply_names_nobody() -> None:
 def test_metadata_of_another_shape_says_nothing(metadata: str) -> None:
     body = f'{{"choices":[{{"message":{{"content":"a"}}}}],"openrouter_metadata":{metadata}}}'
     assert parse_body(body.encode()).routed is None
+
+
+def test_an_endpoint_that_is_on_offer_no_longer_is_no_stranger_by_a_name_of_the_model_that_it_alone_gave() -> None:
+    assert stranger(reply("DeepInfra", "qwen/qwen3-235b-instruct"), unlisted("deepinfra/fp8"), MODEL, TAGS) is None
