@@ -34,6 +34,8 @@ APART_BYTES: Final = 32 * 2**20
 """Prompt files of so many bytes are read in a process of their own."""
 _LIVE_BATCH: Final = 100
 """So many a transaction while an engine may wait for the ledger."""
+_END_S: Final = 5.0
+"""So long a process that closed its pipe may take to end."""
 
 
 class Chosen(NamedTuple):
@@ -210,7 +212,7 @@ def _read_apart(section: PromptsSection, part: RunPart | None, canaries: Canarie
     """Read the files in another process, while this one writes.
 
     Raises:
-        InputError: what reading raised, or the process was killed.
+        InputError: what reading raised, or the process ended otherwise before it was through.
     """
     context = multiprocessing.get_context("spawn")
     events, to_us = context.Pipe(duplex=False)
@@ -225,11 +227,20 @@ def _read_apart(section: PromptsSection, part: RunPart | None, canaries: Canarie
                 raise event
             yield event
     except (EOFError, OSError):
-        raise InputError("The process that reads the prompt files was killed. Try again.") from None
+        reader.join(_END_S)
+        raise InputError(_why_ended(reader.exitcode)) from None
     finally:
         reader.terminate()
         reader.join()
         events.close()
+
+
+def _why_ended(exit_code: int | None) -> str:
+    what = "The process that reads the prompt files"
+    if exit_code is not None and exit_code < 0:
+        return f"{what} was killed by signal {-exit_code}. Try again."
+    code = "" if exit_code is None else f" (exit code {exit_code})"
+    return f"{what} ended by a fault{code}. What it was stands on stderr."
 
 
 def _send_events(to_writer: Connection, section: PromptsSection, part: RunPart | None, canaries: Canaries) -> None:

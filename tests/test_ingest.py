@@ -307,8 +307,21 @@ def test_a_reader_that_is_killed_leaves_nothing_and_is_named(
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     monkeypatch.setattr("eagletui.ingest.APART_BYTES", 1)
     path = _file(tmp_path, "a.jsonl", *({"id": f"a{n}", "prompt": "x" * 100} for n in range(20_000)))
-    with KillingWriter(ledger) as writer, pytest.raises(InputError, match="was killed"):
+    with KillingWriter(ledger) as writer, pytest.raises(InputError, match="was killed by signal 9"):
         ingest(_section(path), writer)
+    assert _keys(ledger) == []
+
+
+def test_a_reader_that_fails_is_not_said_to_have_been_killed(
+    tmp_path: Path, ledger: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr("eagletui.ingest.APART_BYTES", 1)
+    path = _file(tmp_path, "a.jsonl", {"id": "a", "prompt": "x"})
+    faulty = Canaries(("x",), 0, 0)
+    with IngestWriter(ledger) as writer, pytest.raises(InputError, match=r"by a fault \(exit code 1\)"):
+        ingest(_section(path), writer, canaries=faulty)
+    assert "ZeroDivisionError" in capfd.readouterr().err
     assert _keys(ledger) == []
 
 
