@@ -224,9 +224,11 @@ class Settler:
         attempts = [*(question.attempt for question in self.questions.values()), *self.nameless.values()]
         held = format_usd(sum(attempt.hold_pico for attempt in attempts))
         whose = f"{len(attempts)} broken requests have" if len(attempts) > 1 else "1 broken request has"
+        left_s = self._bills_may_come_s()
+        goes_on = f"the cost is asked for {_time(left_s)} more" if left_s else "the key is read until it is at rest"
         return (
             f"{whose} no known cost, and the provider may bill {_time(sum(self.backoff_s))} late: {held} stays held "
-            f"and the cost is asked for {_time(self._bills_may_come_s())} more. To wait no longer, end the engine "
+            f"and {goes_on}. To wait no longer, end the engine "
             "(Ctrl-C in `eagletui run --headless`, or SIGTERM): the holds stay until the next `eagletui run RUN` asks."
         )
 

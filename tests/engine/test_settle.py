@@ -8,14 +8,17 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import pytest
 
 from eagletui.config import BILL_WAITS_S
 from eagletui.core.chat import Message, Prompt
-from eagletui.engine import settle
+from eagletui.engine import rounds, settle
+from eagletui.engine.gates import Gates
 from eagletui.engine.ledger_thread import LedgerThread
+from eagletui.engine.market import Market
+from eagletui.engine.pace import Pace
 from eagletui.engine.settle import Settler
 from eagletui.ledger.create import create_ledger
 from eagletui.ledger.orders import AdmitRequest, Failed, Finished, NewPrompt, Overrun
@@ -25,6 +28,7 @@ from eagletui.providers.base import Timeouts
 from eagletui.providers.offer import Routing
 from eagletui.providers.openai_compatible import OpenAiCompatible
 from eagletui.providers.openrouter import OpenRouter
+from eagletui.runs import RunFolder
 from tests.providers.scripted_server import Exchange, ScriptedServer, scripted_server
 
 T = TypeVar("T")
@@ -257,6 +261,13 @@ async def test_a_long_wait_for_costs_is_explained_once(tmp_path: Path, monkeypat
     )
 
 
+async def test_a_wait_for_nothing_but_the_key_names_no_time(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    make_ledger(path, [None])
+    async with settler_on(path, Accounts([None], ["0"]), BILL_WAITS_S, ended_s_ago=1000.0) as (settler, _heard):
+        assert "$0.0000 stays held and the key is read until it is at rest. To" in settler.wait_words()
+
+
 async def test_an_attempt_is_asked_about_once_its_id_is_found_in_what_had_arrived(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     make_ledger(path, [None, None])
@@ -430,6 +441,42 @@ async def test_a_look_at_the_key_that_another_key_overtakes_says_nothing(tmp_pat
         assert await look is None
     with LedgerReader(path) as reader:
         assert reader.findings() == []
+
+
+async def test_a_sum_accepted_of_one_key_does_not_quiet_the_alarm_about_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "KEY_LOOK_S", 0.01)
+    path = tmp_path / "ledger.sqlite"
+    make_ledger(path, [None])  # under a cap of one dollar
+    alarms: asyncio.Queue[str] = asyncio.Queue()
+
+    class Heeding(Gates):
+        def want_pause(self, reason: str, happened: str) -> None:
+            alarms.put_nowait(happened)
+
+    accounts = Accounts([None], ["20.00"])
+    async with settler_on(path, accounts) as (settler, _heard), asyncio.timeout(10):
+        watch = rounds.Rounds(
+            folder=cast(RunFolder, None),
+            provider=settler.provider,
+            ledger=settler.ledger,
+            gates=Heeding(settler.ledger, "running", None),
+            pace=cast(Pace, None),
+            market=cast(Market, None),
+            settler=settler,
+            limited_by=lambda: "prompts",
+            detail=dict,
+            receivers=tuple,
+            queue_moved=lambda: None,
+        )
+        watching = asyncio.create_task(watch.watch_key())
+        assert "shows $20.0000 spent" in await alarms.get()
+        accounts.bill_late("30.00")
+        settler.take_key(500, [])
+        assert "shows $30.0000 spent" in await alarms.get()
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
 
 
 async def test_a_server_without_accounts_is_taken_at_its_bound(tmp_path: Path) -> None:
