@@ -21,6 +21,10 @@ from eagletui.ledger.rows import LimitedBy
 
 READY_ROWS: Final = 128
 """So many prompts are kept rendered; more are fetched when half of them are used."""
+HELD_BACK_ROWS: Final = 256
+"""So many samples that wait for the few endpoints they fit are kept beside those, so that other endpoints have work."""
+HELD_LOOK_S: Final = 0.1
+"""More of them than are kept rendered of others are looked at this often: each look walks over all."""
 PREPARE_ROWS: Final = 8
 """Rendered at a time, so that replies wait for the same thread only briefly."""
 ADMIT_ROWS: Final = 64
@@ -60,6 +64,8 @@ class Admissions:
     """Samples for which nobody can be asked, and why."""
     _held_back: int = 0
     """Of those ready: samples that wait for the few endpoints that they fit."""
+    _held_look_at: float = 0.0
+    """Monotonic seconds: when many of these are worth another look."""
     _refilling: asyncio.Task[None] | None = None
     _is_rendering: bool = False
     """Prompts of samples that are due are not ready yet."""
@@ -82,9 +88,13 @@ class Admissions:
 
     def refill(self) -> None:
         """Fetch and render more prompts in the background when few are left."""
-        if self._refilling is None and len(self.ready) < READY_ROWS // 2 and time.monotonic() >= self._look_at:
+        if self._refilling is None and self._wants_more(time.monotonic()):
             self._refilling = asyncio.create_task(self._fetch())
             self._refilling.add_done_callback(self._fetched)
+
+    def _wants_more(self, now: float) -> bool:
+        fit_for_any = len(self.ready) - min(self._held_back, HELD_BACK_ROWS)
+        return fit_for_any < READY_ROWS // 2 and now >= self._look_at
 
     async def close(self) -> None:
         """Give up a fetch under way."""
@@ -151,24 +161,36 @@ class Admissions:
             self._want_endpoints(now)
             return []
         usable = {tag for tag, lane in self.pace.lanes.items() if lane.is_usable}
+        working = {tag for tag in usable if not self.pace.lanes[tag].breaker.is_broken}
         picked: list[tuple[ReadySample, str]] = []
         waiting: list[ReadySample] = []
+        closed: set[tuple[str, ...]] = set()
+        # Of those held back: whether one fits an endpoint that works, or was not looked at now.
+        may_work = self._held_back > READY_ROWS and now < self._held_look_at
+        if may_work:
+            waiting = [self.ready.popleft() for _ in range(self._held_back)]
+        else:
+            self._held_look_at = now + HELD_LOOK_S
         while self.ready and len(picked) < ADMIT_ROWS:
             needs = needs_of(self.ready[0])
-            never = [tag for tag, endpoint in self.market.endpoints.items() if not fits(endpoint, needs)]
+            never = tuple(tag for tag, endpoint in self.market.endpoints.items() if not fits(endpoint, needs))
             if usable.issubset(never):
                 self._unasked.append((self.ready.popleft(), why_none(self.market.offered, usable, needs)))
                 continue
             avoided = self.avoid.get(self.ready[0].sample.id)
-            tag = self.pace.choose(now, () if avoided is None else (avoided,), never)
-            if tag is None and never:
-                waiting.append(self.ready.popleft())  # others need not wait for the few endpoints that this one fits
-            elif tag is None:
+            tag = None if never in closed else self.pace.choose(now, () if avoided is None else (avoided,), never)
+            if tag is not None:
+                picked.append((self.ready.popleft(), tag))
+            elif not never or self.pace.is_full(now):
                 break
             else:
-                picked.append((self.ready.popleft(), tag))
-        self.ready.extendleft(reversed(waiting))
+                closed.add(never)
+                may_work = may_work or not working.issubset(never)
+                waiting.append(self.ready.popleft())  # others need not wait for the few endpoints that this one fits
         self._held_back = len(waiting)
+        if waiting and not (picked or self.ready or may_work):
+            self._want_others(now)
+        self.ready.extendleft(reversed(waiting))
         return picked
 
     async def _give_up_unasked(self) -> None:
@@ -182,6 +204,12 @@ class Admissions:
             self.gates.want_pause("breaker", f"No endpoint is left that works. {self.pace.broken(now)}.")
         else:
             self.gates.want_pause("check", "No endpoint is left: each is quarantined or no longer on offer.")
+
+    def _want_others(self, now: float) -> None:
+        """Pause where nothing is under way and all that is left fits only endpoints that are broken."""
+        if not self.dispatcher.flights and self._refilling is None and not self._wants_more(now):
+            told = "No endpoint is left that works among those that the next samples fit."
+            self.gates.want_pause("breaker", f"{told} {self.pace.broken(now)}.")
 
     def _hold(self, ready: ReadySample, tag: str) -> int:
         price = self.market.endpoints[tag].price
