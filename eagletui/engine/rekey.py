@@ -62,10 +62,7 @@ class Rekey:
                 "once nothing is in flight."
             )
         if status is not None:
-            # A sum that is being booked is of the old key.
-            async with self.settler.booking:
-                rebased = await self.ledger.do(partial(rebase, status), urgent=True)
-                self.settler.take_key(*rebased)
+            await self._rebase(status)
         self.provider.use_key(key)
         self.fleet.use_key(key)
         try:
@@ -74,6 +71,22 @@ class Rekey:
             # The next engine takes it for another key once more, which costs it no more than what is open then.
             return f"Another key is used from here on; its mark could not be written: {error.strerror}."
         return "Another key is used from here on."
+
+    async def begin(self, status: KeyStatus) -> None:
+        """Go over to the key that this engine was started with, where the engine before it used another one.
+
+        Call once the replies that the other engine left are filed: what they cost is known, and was paid with its key.
+
+        Args:
+            status: of this engine's key, before anything was bought with it.
+        """
+        if self.settler.key_changes == 0:  # else a person was sooner, with a third key
+            await self._rebase(status)
+            remember_key(self.folder, self.fleet.key)
+
+    async def _rebase(self, status: KeyStatus) -> None:
+        async with self.settler.booking:  # a sum that is being booked is of the old key
+            self.settler.take_key(*await self.ledger.do(partial(rebase, status), urgent=True))
 
     async def _status_of(self, key: str) -> KeyStatus | None:
         """Ask what a key has spent, with a client of its own: the one at work keeps the key that its answers are of."""

@@ -36,7 +36,7 @@ from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_counts import CountsReader
 from eagletui.ledger.rows import FindingRow, RunRow
 from eagletui.ledger.writer import LedgerWriter
-from eagletui.providers.base import Provider
+from eagletui.providers.base import KeyStatus, Provider
 from eagletui.runs import RunFolder
 
 POLL_S: Final = 0.05
@@ -62,6 +62,7 @@ class Runner:
         run: RunRow,
         doubts: Sequence[Finding],
         *,
+        rekeyed: KeyStatus | None,
         exit_when_paused: bool,
     ) -> None:
         """Put the parts together.
@@ -76,6 +77,7 @@ class Runner:
             offered: endpoints and prices as just fetched.
             run: the run's row.
             doubts: what does not fit between format and tokenizer.
+            rekeyed: of the key, where the engine before this one used another.
             exit_when_paused: end with code 3 once paused and nothing is in flight.
         """
         self._folder = folder
@@ -84,6 +86,7 @@ class Runner:
         self._desk = desk
         self._market = offered
         self._doubts = doubts
+        self._rekeyed = rekeyed
         self._exit_when_paused = exit_when_paused
         self._reader = LedgerReader(folder.ledger_path)
         self._pace = Pace(offered.weights(), run.max_in_flight)
@@ -157,6 +160,7 @@ class Runner:
             settled=self._settled,
             key_usage_at_start_pico=run.key_usage_at_start_pico,
         )
+        self._rekey = Rekey(config, provider, folder, fleet, self._settler, ledger, self._is_busy)
         self._steering = Steering(
             reader=self._reader,
             ledger=ledger,
@@ -167,7 +171,7 @@ class Runner:
             dispatcher=self._dispatcher,
             money_moved=self._money_moved,
             queue_moved=self._admissions.queue_moved,
-            rekey=Rekey(config, provider, folder, fleet, self._settler, ledger, self._is_busy).read_again,
+            rekey=self._rekey.read_again,
         )
         self._kept = KeptReplies(
             spool_dir=folder.spool_dir,
@@ -211,7 +215,7 @@ class Runner:
         """Work until the run ends, pauses (with `exit_when_paused`) or is interrupted; return the exit code."""
         self._settler.add(self._reader.open_attempts())
         await self._open()
-        if self._gates.state in FINISHED_RUNS:
+        if self._gates.state in FINISHED_RUNS and self._rekeyed is None:
             await self._settler.cross_check()
         await self._lessons.doubt_format(self._doubts)
         if self._gates.state not in FINISHED_RUNS:
@@ -226,10 +230,12 @@ class Runner:
             self._spawn(self._rounds.beat()),
             self._spawn(self._load.run()),
             self._spawn(self._rounds.refresh_prices()),
-            self._spawn(self._rounds.watch_key()),
         ]
         try:
             await self._keep_spooled()
+            if self._rekeyed is not None and self._crash is None:
+                await self._rekey.begin(self._rekeyed)
+            tasks.append(self._spawn(self._rounds.watch_key()))
             while True:
                 if self._crash is not None:
                     raise self._crash

@@ -17,7 +17,7 @@ from eagletui.engine.fleet import Fleet, await_old_receivers
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.market import Market
 from eagletui.engine.opening import open_desk
-from eagletui.engine.rekey import is_other_key, rebase, remember_key
+from eagletui.engine.rekey import is_other_key, remember_key
 from eagletui.engine.runner import Runner
 from eagletui.engine.spool import Spool
 from eagletui.engine.taking import Taker
@@ -61,8 +61,10 @@ async def serve(folder: RunFolder, *, exit_when_paused: bool) -> int:
             offered.know(reader.prices())
         offered.take(await _patiently(provider.endpoints))
         await ledger.do(lambda writer: market.record(writer, offered.to_record(asked=False)))
-        run = await _take_stock(config, provider, ledger, opened.tokenizer_hash, is_other_key=is_other_key(folder, key))
-        remember_key(folder, key)
+        run = await _take_stock(config, provider, ledger, opened.tokenizer_hash)
+        rekeyed = await _patiently(provider.key) if is_other_key(folder, key) else None
+        if rekeyed is None:
+            remember_key(folder, key)
         fleet = Fleet(folder, Taker(provider, desk, Spool(folder.spool_dir, "engine")), key)
         runner = Runner(
             folder,
@@ -74,6 +76,7 @@ async def serve(folder: RunFolder, *, exit_when_paused: bool) -> int:
             offered,
             run,
             opened.doubts,
+            rekeyed=rekeyed,
             exit_when_paused=exit_when_paused,
         )
         loop = asyncio.get_running_loop()
@@ -149,9 +152,7 @@ async def _patiently(ask: Callable[[], Awaitable[T]]) -> T:
     return await ask()
 
 
-async def _take_stock(
-    config: RunConfig, provider: Provider, ledger: LedgerThread, tokenizer_hash: str, *, is_other_key: bool
-) -> RunRow:
+async def _take_stock(config: RunConfig, provider: Provider, ledger: LedgerThread, tokenizer_hash: str) -> RunRow:
     """Record what the run works with, and what the key had spent before it."""
     run = await ledger.do(lambda writer: writer.run())
     if run.tokenizer_hash not in (None, tokenizer_hash):
@@ -168,6 +169,4 @@ async def _take_stock(
             spent_pico = (await ledger.do(lambda writer: writer.books())).spent_pico
             usage_pico = key.usage_pico_usd - spent_pico
             await ledger.do(lambda writer: writer.set_key_usage_at_start(usage_pico))
-    elif is_other_key and (status := await _patiently(provider.key)) is not None:
-        await ledger.do(partial(rebase, status))
     return await ledger.do(lambda writer: writer.run())

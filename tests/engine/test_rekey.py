@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from eagletui.engine.rekey import is_other_key, rebase, remember_key
+from eagletui.engine.spool import Spool, keep
+from eagletui.ledger.orders import AdmitRequest
 from eagletui.ledger.writer import LedgerWriter
-from eagletui.providers.base import KeyStatus
+from eagletui.providers.base import KeyStatus, RawReply
 from eagletui.runs import RunFolder
 from tests.engine.conftest import NewRun
 from tests.engine.test_settle import HOLD_PICO, make_ledger, money
@@ -211,6 +213,44 @@ async def test_a_key_is_not_changed_while_requests_of_the_old_one_are_under_way(
         assert row.result == "Resumed. Another key is used from here on."
         assert await asyncio.to_thread(run.wait, engine) == 0, run.log()
     assert run.snapshot().run.key_usage_at_start_pico == 40 * 10**12 - 5 * 10**11
+
+
+async def test_replies_that_the_old_key_paid_for_are_filed_at_their_cost_before_a_start_with_another(
+    new_run: NewRun, tmp_path: Path
+) -> None:
+    file = tmp_path / "key"
+    file.write_text(NEW)
+    file.chmod(0o600)
+
+    async def act(exchange: Exchange) -> None:
+        if "/endpoints " in exchange.head:
+            pricing = {"prompt": "0.01", "completion": "0.01", "request": "0"}
+            records = [{"tag": "maker", "provider_name": "Maker", "pricing": pricing}]
+            await exchange.reply(200, json.dumps({"data": {"endpoints": records}}).encode())
+        else:
+            await exchange.reply(200, b'{"data":{"usage":40}}')
+
+    async with scripted_server(act) as server:
+        provider, pace = {"api_key_file": str(file)}, {"stream": "never", "receivers": 0}
+        run = new_run(server.base_url, 1, provider=provider, pace=pace, stop_at_usd="20.00", cap_usd="30.00")
+        remember_key(run.folder, OLD)
+        with LedgerWriter(run.folder.ledger_path) as writer:
+            writer.set_run_state("running")
+            writer.set_key_usage_at_start(3 * 10**12)
+            (sample,) = writer.claim(1)
+            (admission,) = writer.admit([AdmitRequest(sample.id, "maker", 2 * 10**12, False)])
+            assert admission.attempt_id is not None
+            writer.mark_sent([admission.attempt_id])
+        replies = Spool(run.folder.spool_dir, "receiver-1")
+        whole = RawReply("json", json.dumps(ANSWER).encode(), 200, "gen-1", 10.0, 11.0, None, 12.0)
+        await replies.put(keep(admission.attempt_id, whole))
+        await replies.close()
+        assert await asyncio.to_thread(run.finish) == 0, run.log()
+    snapshot = run.snapshot()
+    books = snapshot.spend.books
+    assert (books.settled_pico, books.open_pico, books.unattributed_pico) == (5 * 10**11, 0, 0)
+    assert snapshot.run.key_usage_at_start_pico == 40 * 10**12 - 5 * 10**11
+    assert not is_other_key(run.folder, NEW)
 
 
 def test_the_mark_of_a_key_holds_where_the_run_was_moved_to(tmp_path: Path) -> None:
