@@ -289,5 +289,9 @@ async def test_marked_answers_that_are_set_aside_are_given_up_only_after_asking(
 def test_dollars_are_read_as_people_type_them() -> None:
     assert read_dollars(" $1,250.50 ") == 1_250_500_000_000_000
     assert read_dollars("0") == 0
-    for wrong in ("", "abc", "-1", "nan", "inf", "1e12", "1.2.3"):
+    assert read_dollars("25.") == read_dollars("25.00") == 25 * 10**12
+    assert read_dollars(".5") == 500_000_000_000
+    for wrong in ("", "$", ".", "abc", "-1", "nan", "inf", "1e12", "1.2.3", "10000000"):
         assert read_dollars(wrong) is None
+    for comma in ("1,5", "0,500", "1,50", "12,50", "1,2500", "1250,500", ",500", "1,,500", "1.5,000", "1,500,", "1_5"):
+        assert read_dollars(comma) is None, comma

@@ -1,7 +1,8 @@
 """Dialogs that stand between a key and money: title, consequence in numbers, a safe default."""
 
+import re
 from collections.abc import Callable, Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import ClassVar, Final, NamedTuple
 
 from textual.app import ComposeResult
@@ -17,6 +18,7 @@ from eagletui.tui.widgets.safe_text import Piece, SafeText, note_panel, stacked,
 
 BUTTON_KEYS: Final = "tab goes on, enter presses"
 _LARGEST_USD = Decimal(9_000_000)
+_TYPED_USD: Final = re.compile(r"\$?(?P<whole>[1-9][0-9]{0,2}(?:,[0-9]{3})+|[0-9]*)(?P<rest>\.[0-9]*)?")
 
 
 class ConfirmDialog(ModalScreen[bool]):
@@ -173,12 +175,15 @@ class LimitsDialog(ModalScreen[Limits | None]):
 
 
 def read_dollars(text: str) -> int | None:
-    """Read an amount that a person typed, or None where it is none."""
-    try:
-        amount = Decimal(text.strip().removeprefix("$").replace(",", ""))
-    except InvalidOperation:
+    """Read an amount that a person typed, or None where it is none.
+
+    A comma parts thousands and nothing else: in `1,5` it may be meant as a decimal point, ten times less than 15.
+    """
+    found = _TYPED_USD.fullmatch(text.strip())
+    if found is None or not any(char.isdigit() for char in text):
         return None
-    return usd_to_pico(amount) if amount.is_finite() and 0 <= amount < _LARGEST_USD else None
+    amount = Decimal(found["whole"].replace(",", "") + (found["rest"] or ""))
+    return usd_to_pico(amount) if amount < _LARGEST_USD else None
 
 
 def _dollars(pico: int) -> str:
