@@ -178,11 +178,12 @@ def admit(books: Books, bound_pico: int) -> Verdict:
         `admit`: the worst case stays within the cap and less than stop-at is spent. A request that costs nothing is
             admitted while nothing is spent, whatever the limits: a free server needs no budget.
         `stop_at`: stop-at is reached; nothing more is admitted.
-        `cap`: this request would not fit even if every open hold came back free.
+        `cap`: this request would not fit even if every open hold came back free. It is named too where stop-at is
+            reached but the cap was lowered below it: to raise stop-at alone would not help.
         `wait`: it would fit once enough open holds (held, sent or unsettled) are released.
     """
     if books.spent_pico >= books.stop_at_pico and (books.spent_pico or bound_pico):
-        return "stop_at"
+        return "cap" if books.cap_pico < books.stop_at_pico else "stop_at"
     if books.committed_pico + bound_pico <= books.cap_pico:
         return "admit"
     if books.spent_pico + bound_pico > books.cap_pico:
@@ -201,6 +202,17 @@ def limit_text(pico: int) -> str:
     """Write an amount that a person gave, to its last digit and with cents at least: `$12.50`, `$0.0001`."""
     _, _, fraction = pico_to_usd_string(pico).partition(".")
     return format_usd(pico, max(2, len(fraction)))
+
+
+def cap_text(books: Books) -> str:
+    """Say what the cap is, and that nothing is sent under it where less is allowed than is gone or promised already."""
+    cap = f"The cap is {limit_text(books.cap_pico)}"
+    if books.cap_pico < books.spent_pico:
+        return f"{cap}, below the {limit_text(books.spent_pico)} already settled: nothing new is sent."
+    if books.cap_pico < books.committed_pico:
+        committed = f"below the {limit_text(books.committed_pico)} that requests under way may come to"
+        return f"{cap}, {committed}: nothing new is sent until enough of them are settled."
+    return f"{cap}."
 
 
 def pico_to_usd_string(pico: int) -> str:

@@ -40,7 +40,9 @@ def lifts(reason: PauseReason | None, books: Books, hold_pico: int | None, *, ho
         holds_move: open holds are still being settled, so that waiting for them helps.
     """
     if reason == "stop_at":
-        return books.spent_pico < books.stop_at_pico or (hold_pico is not None and admit(books, hold_pico) != "stop_at")
+        return books.spent_pico < books.stop_at_pico or (
+            hold_pico is not None and admit(books, hold_pico) not in ("stop_at", "cap")
+        )
     if reason != "cap" or hold_pico is None:
         return False
     verdict = admit(books, hold_pico)

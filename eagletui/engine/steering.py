@@ -11,7 +11,7 @@ import msgspec
 
 from eagletui.core.broken_off import BrokenOff, broken_off_words
 from eagletui.core.errors import ConfigError, LedgerError
-from eagletui.core.money import format_usd, usd_to_pico
+from eagletui.core.money import cap_text, format_usd, usd_to_pico
 from eagletui.core.text import clean_line
 from eagletui.engine.dispatch import Dispatcher, Flight
 from eagletui.engine.gates import WAY_OUT, Gates
@@ -167,8 +167,9 @@ class Steering:
     async def _cap(self, args: _Usd) -> Outcome:
         cap_pico = usd_to_pico(args.usd)
         changed = await self.ledger.do(lambda writer: writer.set_cap(cap_pico), urgent=True)
+        books = await self.ledger.do(lambda writer: writer.books(), urgent=True)
         self.money_moved()
-        return Outcome(changed, f"The cap is {format_usd(cap_pico)}.")
+        return Outcome(changed, cap_text(books))
 
     async def _stop_at(self, args: _Usd) -> Outcome:
         stop_at_pico = usd_to_pico(args.usd)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from eagletui.core.errors import LockedError
-from eagletui.core.money import format_usd, limit_text, usd_to_pico
+from eagletui.core.money import cap_text, format_usd, limit_text, usd_to_pico
 from eagletui.core.text import clean_line
 from eagletui.ledger import commands
 from eagletui.ledger.locks import RoleLock
@@ -81,8 +81,8 @@ def unknown_endpoint(endpoint: str, known: Mapping[str, object] | list[str]) -> 
 
 
 def _cap(writer: LedgerWriter, args: Mapping[str, Any]) -> Applied:
-    cap_pico = usd_to_pico(Decimal(args["usd"]))
-    return Applied(writer.set_cap(cap_pico), f"The cap is {limit_text(cap_pico)}.")
+    changed = writer.set_cap(usd_to_pico(Decimal(args["usd"])))
+    return Applied(changed, cap_text(writer.books()))
 
 
 def _stop_at(writer: LedgerWriter, args: Mapping[str, Any]) -> Applied:
@@ -139,7 +139,12 @@ def _what_next(ledger: Path) -> str:
         snapshot = reader.snapshot()
     if snapshot.run.state == "done" and not snapshot.states["queued"]:
         return " The run is done: nothing is left to ask."
-    return f" No engine is running; eagletui run {clean_line(ledger.parent.name)} goes on."
+    name, books = clean_line(ledger.parent.name), snapshot.spend.books
+    # What is gone leaves room for free requests alone, and those need no budget only while nothing is gone.
+    if books.spent_pico and books.spent_pico >= min(books.cap_pico, books.stop_at_pico):
+        limit = "the cap" if books.cap_pico < books.stop_at_pico else "stop-at"
+        return f" No engine is running; once {limit} is raised, eagletui run {name} goes on."
+    return f" No engine is running; eagletui run {name} goes on."
 
 
 def _samples(number: int) -> str:

@@ -23,6 +23,27 @@ def test_the_cap_changes_without_an_engine_and_the_order_is_on_record(eagletui: 
     assert (order.verb, order.changed, order.result) == ("cap", 1, ended.json["result"])
 
 
+def test_a_cap_below_what_is_settled_or_promised_is_taken_and_says_that_nothing_is_sent(
+    eagletui: Command, made_run: RunFolder
+) -> None:
+    with LedgerWriter(made_run.ledger_path) as writer:
+        writer.set_run_state("running")
+        answered_sample(writer, 1, cost=7_000_000_000)
+        send(writer, 2, hold=2_000_000_000)
+    lowered = eagletui("ctl", made_run.name, "cap", "0.006")
+    assert (lowered.code, lowered.out) == (
+        0,
+        "The cap is $0.006, below the $0.007 already settled: nothing new is sent. "
+        "No engine is running; once the cap is raised, eagletui run small goes on.\n",
+    )
+    tight = eagletui("ctl", made_run.name, "cap", "0.008").out
+    assert "below the $0.009 that requests under way may come to: nothing new is sent until" in tight
+    assert eagletui("ctl", made_run.name, "cap", "0.5").out == (
+        "The cap is $0.50. No engine is running; eagletui run small goes on.\n"
+    )
+    assert "once stop-at is raised" in eagletui("ctl", made_run.name, "stop-at", "0.007").out
+
+
 def test_a_repeated_order_changes_nothing_says_so_and_still_exits_0(eagletui: Command, made_run: RunFolder) -> None:
     assert eagletui("ctl", made_run.name, "stop-at", "0.75", "--json").json["changed"] is True
     again = eagletui("ctl", made_run.name, "stop-at", "0.75", "--json")

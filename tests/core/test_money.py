@@ -149,7 +149,9 @@ def test_the_verdict_keeps_the_worst_case_within_the_cap(
     verdict = admit(Books(settled, held, unsettled, unattributed, stop_at, cap), bound)
     total = settled + held + unsettled + unattributed + bound
     spent = settled + unattributed
-    assert (verdict == "stop_at") == (spent >= stop_at and (spent > 0 or bound > 0))
+    reached = spent >= stop_at and (spent > 0 or bound > 0)
+    assert (verdict == "stop_at") == (reached and cap >= stop_at)
+    assert verdict == "cap" or not (reached and cap < stop_at)
     if verdict == "admit":
         assert total <= cap
     if verdict == "wait":

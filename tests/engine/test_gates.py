@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from eagletui.core.lifecycle import PAUSE_REASONS
-from eagletui.core.money import Books
+from eagletui.core.money import Books, admit
 from eagletui.engine.gates import WAY_OUT, lifts
 
 BOOKS = Books(settled_pico=100, held_pico=0, unsettled_pico=0, unattributed_pico=5, stop_at_pico=200, cap_pico=300)
@@ -26,6 +26,13 @@ def test_a_stop_at_pause_of_a_free_server_lifts_at_once() -> None:
     assert lifts("stop_at", nothing, 0, holds_move=False)
     assert not lifts("stop_at", nothing, 1, holds_move=False)
     assert not lifts("stop_at", nothing, None, holds_move=False)
+
+
+def test_a_cap_lowered_below_a_stop_at_that_is_reached_is_what_the_pause_names_and_lifts_nothing() -> None:
+    lowered = replace(BOOKS, stop_at_pico=105, cap_pico=90)
+    assert admit(lowered, 1) == "cap"
+    assert admit(replace(lowered, cap_pico=105), 1) == "stop_at"
+    assert not lifts("stop_at", lowered, 1, holds_move=True)
 
 
 def test_a_cap_pause_lifts_once_the_next_bound_fits() -> None:
