@@ -7,6 +7,7 @@ from textual.color import Color
 
 from eagletui.tui.keys import APP_KEYS, VIEW_KEYS, View
 from eagletui.tui.screens.help import WORDS, help_lines
+from eagletui.tui.widgets.safe_text import SafeText
 from tests.tui.driving import NARROW, WIDE, Size, opened
 from tests.tui.factory import Built, busy_run, empty_run
 
@@ -99,6 +100,17 @@ async def test_help_opens_on_every_screen_and_closes(busy: Built) -> None:
             assert "esc close" in screens.text
             await screens.press("escape")
             assert "This screen" not in screens.text
+
+
+async def test_help_wraps_its_lines_below_what_they_say_in_a_small_terminal(busy: Built) -> None:
+    async with opened(busy, NARROW) as screens:
+        await screens.press("2", "enter", "question_mark")
+        text = screens.app.screen.query_one("#help-text", SafeText)
+        lines = text.plain.split("\n")
+        assert text.size.height == len(lines), "the terminal wraps no line again"
+        saved = next(number for number, line in enumerate(lines) if line.startswith("  Y "))
+        assert lines[saved + 1].startswith(" " * 19)
+        assert any(line.startswith("  served, logprobs, streamed evidence") for line in lines)
 
 
 async def test_ctrl_c_says_how_to_leave_and_how_to_stop(busy: Built) -> None:

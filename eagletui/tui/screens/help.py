@@ -98,7 +98,7 @@ def help_lines(view: View, width: int, keymap: Keymap | None = None) -> list[Con
         lines.append(styled(""))
     lines.append(styled(("Words", "bold")))
     for word, meaning in WORDS:
-        add(word, 28, meaning)
+        add(word, 29, meaning)
     return lines
 
 
