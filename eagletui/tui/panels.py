@@ -150,7 +150,7 @@ def stop_at_forecast(snapshot: Snapshot) -> str:
     first = "cap first, " if cap_comes_first(snapshot) else ""
     left = (books.cap_pico - books.open_pico if first else books.stop_at_pico) - books.spent_pico
     if left <= 0:
-        return f"{first}reached" if books.stop_at_pico else "0: nothing is bought"
+        return f"{'cap ' if first else ''}reached" if books.stop_at_pico else "0: nothing is bought"
     if snapshot.run.state in FINISHED_RUNS:
         return "not reached"
     if snapshot.run.state != "running" or snapshot.rate is None or snapshot.rate.pico_per_s <= 0:
@@ -159,7 +159,13 @@ def stop_at_forecast(snapshot: Snapshot) -> str:
     eta_s = progress(snapshot).eta_s
     if eta_s is not None and eta_s <= seconds:
         return "not reached before the end"
-    return f"{first}in {figures.clock(seconds)}, before the end"
+    return f"{first}in {figures.clock(seconds)}" + ("" if first else ", before the end")
+
+
+def named_forecast(snapshot: Snapshot) -> str:
+    """The forecast where no label names the limit: `stop-at` stands before it unless it speaks of the cap."""
+    forecast = stop_at_forecast(snapshot)
+    return forecast if forecast.startswith("cap ") else f"stop-at {forecast}"
 
 
 def projected_pico(snapshot: Snapshot) -> int | None:
@@ -288,7 +294,7 @@ def compact_lines(snapshot: Snapshot, outlook: Pieces) -> dict[str, Pieces]:
         ),
         "spend-2": (
             f"held {figures.usd(books.open_pico)}   {figures.usd(snapshot.spend.per_million_usable_pico)} /1M usable",
-            f"   stop-at {stop_at_forecast(snapshot)}",
+            f"   {named_forecast(snapshot)}",
         ),
         "drift-1": (
             f"drift {drift_text}   proved {figures.count(exact)} of {figures.count(total)}",

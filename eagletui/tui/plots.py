@@ -58,8 +58,8 @@ def dollars(ticks: Sequence[TickRow], snapshot: Snapshot, start: float) -> Drawn
         cap = f"cap {figures.usd_short(books.cap_pico)}"
         limits.append(Limit(books.cap_pico / PICO, cap, "error", crossed_at if cap_first else None))
         above = ""
-    forecast = panels.stop_at_forecast(snapshot)
-    sentence = f"Dollars: {figures.usd(books.spent_pico)} settled, stop-at {forecast}, {panels.burn(snapshot)}"
+    forecast = panels.named_forecast(snapshot)
+    sentence = f"Dollars: {figures.usd(books.spent_pico)} settled, {forecast}, {panels.burn(snapshot)}"
     return Drawn(Plot(f"{unit} since the start{above}", tuple(lines), tuple(limits), y_unit="$"), sentence)
 
 

@@ -61,7 +61,7 @@ def test_a_cap_below_stop_at_is_what_is_crossed_and_what_is_held_counts(busy: Bu
     # $0.06 settled after 600 s at $0.0001 a second, $0.0016 held: the cap of $0.08 leaves 184 s.
     assert [limit.crossed_at for limit in drawn.plot.limits] == [None, pytest.approx(784 / 60)]
     # In the ledger $0.0043 are settled: the cap is 741 s ahead.
-    assert "stop-at cap first, in 00:12:21, before the end" in drawn.sentence
+    assert "settled, cap first, in 00:12:21, $" in drawn.sentence
 
 
 def test_a_cap_far_above_is_named_and_does_not_flatten_the_curve(busy: Built) -> None:

@@ -8,8 +8,10 @@ import pytest
 from eagletui.core.billing import EndpointBill
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_spend import SpendReader
-from eagletui.ledger.snapshot import Snapshot
+from eagletui.ledger.snapshot import RateFigures, Snapshot
+from eagletui.tui import panels
 from eagletui.tui.billing_text import bill_lines, key_pieces
+from eagletui.tui.screens.spend import limits
 from tests.tui.driving import NARROW, opened
 from tests.tui.factory import COST_PICO, Built
 from tests.tui.test_launching import plain
@@ -59,6 +61,16 @@ def test_the_key_is_checked_against_the_books(busy: Built) -> None:
     assert "between settled and committed" in said(5 * USD + books.spent_pico + 1)
     assert "below settled; keys lag behind" in said(5 * USD)
     assert "$1.0000 more than committed" in said(6 * USD + books.committed_pico)
+
+
+def test_a_cap_that_comes_before_stop_at_is_told_in_lines_that_fit_a_small_terminal(busy: Built) -> None:
+    with busy.writer() as writer:
+        writer.set_cap(8 * USD // 100)
+    with LedgerReader(busy.ledger, busy.clock) as reader:
+        snapshot = replace(reader.snapshot(), rate=RateFigures(0.0, 0.0, 0.0, USD / 10_000, 60))
+    line = panels.compact_lines(snapshot, ("",))["spend-2"]
+    assert plain([line]) == "held $0.0016   $3.3223 /1M usable   cap first, in 00:12:21"
+    assert plain([limits(snapshot)]) == "cap $0.08   stop-at $0.09   cap first, in 00:12:21"
 
 
 @pytest.mark.slow
