@@ -333,7 +333,8 @@ class ExtractSection(_Section):
 class ExportSection(_Section):
     """`[export]`"""
 
-    to: list[str] = ["jsonl"]
+    to: list[Literal["jsonl", "specforge", "speculators", "torchspec", "parquet"]] = ["jsonl"]
+    """What `eagletui export RUN` writes where no form is given."""
 
 
 class RunConfig(_Section):

@@ -47,10 +47,22 @@ _FLAGS: Final = {
 
 def export(
     run: Annotated[str, typer.Argument(help="A run's name, folder or ledger.", metavar="RUN")],
-    to: Annotated[str, typer.Option("--to", help=f"Form of the data: {', '.join(FORMS)}.", metavar="FORM")],
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            help=f"Form of the data: {', '.join(FORMS)}; left out: each that [export] of the config names.",
+            metavar="FORM",
+        ),
+    ] = None,
     out: Annotated[
-        Path, typer.Option("--out", help="Folder for the files; one of an earlier export is added to.", metavar="DIR")
-    ],
+        Path | None,
+        typer.Option(
+            "--out",
+            help="Folder for the files; one of an earlier export is added to. Left out: RUN/exports/FORM.",
+            metavar="DIR",
+        ),
+    ] = None,
     include: Annotated[
         list[str] | None,
         typer.Option(
@@ -113,6 +125,15 @@ def export(
     trains offline on the run's features; a later export into it adds rows and moves none. Prints what the trainer's
     loader would change, and the command line to train with.
     """
+    if to is None:
+        from eagletui.config import load_config
+
+        forms = load_config(find(run).config_path).export.to
+        if out is not None and len(forms) > 1:
+            raise InputError(f"--out: found without --to, and [export] names {', '.join(forms)}; expected one FORM.")
+        rest = (include, only, online, model, max_length, draft_vocab_size, new_vocabulary, remove_gone, validation)
+        return max((export(run, form, out, *rest, chat_template, json_) for form in forms), default=0)
+    out = find(run).exports_dir / to if out is None else out
     if to not in FORMS:
         raise InputError(f"--to: found {clean_line(to, 40)}, expected {', '.join(FORMS)}.")
     given = {

@@ -28,7 +28,7 @@ KEEP_ALIVE_S: Final = 4.0
 """Idle connections are closed before common servers (5 s) close them under a request on its way."""
 AFTER_DONE_S: Final = 2.0
 """A server that leaves the connection open after the end marker is not waited for longer."""
-GATHER_S: Final = 0.25
+GATHER_S: Final = 0.5
 """Events of a long stream are read in groups that gather for so long: waking up costs more than reading one."""
 GATHER_PART: Final = 0.05
 """Of the time that a stream has taken so far, so that a short one is not held up."""

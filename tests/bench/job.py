@@ -230,7 +230,7 @@ def run_engine(
     marks: dict[str, Any] = {}
     most = peak = 0
     with LedgerReader(run.folder.ledger_path) as reader:
-        until(lambda: any(beat.ready_at for beat in reader.heartbeats()) or process.poll() is not None, "ready", 60.0)
+        until(lambda: _is_ready(reader) or process.poll() is not None, "ready", 60.0)
         began, cpu_at_start, provider_at_start = time.monotonic(), cpu_s(process.pid), cpu_s(provider_pid)
         wall = cpu = 0.0
         while process.poll() is None:
@@ -257,6 +257,11 @@ def run_engine(
         peak_bytes=peak,
         marks=marks,
     )
+
+
+def _is_ready(reader: LedgerReader) -> bool:
+    """Tell whether the engine works, which it does once all its receivers do."""
+    return any(beat.ready_at for beat in reader.heartbeats() if beat.role == "engine")
 
 
 def _streamed(run: EngineRun) -> int:

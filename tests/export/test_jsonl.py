@@ -212,3 +212,18 @@ def test_the_commands_name_the_layers_where_the_runs_target_is_known(
         ["vllm", "serve"],
         ["speculators", "train"],
     ]
+
+
+def test_without_a_form_the_config_says_which_and_files_go_into_the_run(
+    folder: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder.config_path.write_text(
+        f'[run]\nname = "r"\n[prompts]\npath = ["p.jsonl"]\n[model]\nid = "m"\ntokenizer = "{tmp_path}"\n'
+        'format = "smollm2"\n[provider]\nkind = "vllm"\nbase_url = "http://127.0.0.1:1/v1"\n'
+        '[spend]\nstop_at_usd = "1"\ncap_usd = "1"\n[export]\nto = ["jsonl", "torchspec"]\n'
+    )
+    assert _run("export", str(folder.path), "--out", str(tmp_path / "out")) == 2
+    assert "[export] names jsonl, torchspec; expected one FORM" in capsys.readouterr().err
+    folder.config_path.write_text(folder.config_path.read_text().replace(', "torchspec"', ""))
+    assert _run("export", str(folder.path)) == 0
+    assert len(_lines(folder.exports_dir / "jsonl" / "train.jsonl")) == 3
