@@ -15,7 +15,7 @@ from eagletui.core.text import clean_line
 from eagletui.ledger import commands
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import Verb
-from eagletui.ledger.without_engine import Applied, apply_without_engine
+from eagletui.ledger.without_engine import Applied, apply_without_engine, unknown_endpoint
 from eagletui.prompts.fields import one_of
 from eagletui.runs import RunFolder, find, is_alive, job_at_work
 
@@ -49,6 +49,7 @@ def ctl(
     if known is None:
         raise InputError(f"No verb is called {clean_line(verb, 40)}; expected {one_of(VERBS)}.")
     args = arguments(known, values or [], now=now, since=since, suspect=suspect)
+    refuse_unknown(folder, known, args)
     applied = order(folder, known, args)
     if json_:
         print_json({"run": folder.name, "verb": known, "changed": applied.changed, "result": applied.result})
@@ -91,6 +92,27 @@ def arguments(
         case "release":
             _exactly(verb, values, 1, "one endpoint")
             return {"endpoint": values[0]}
+
+
+def refuse_unknown(folder: RunFolder, verb: Verb, args: Mapping[str, Any]) -> None:
+    """Refuse an endpoint or a sample that the run does not have.
+
+    Raises:
+        InputError: it names those there are, or where to see them.
+    """
+    if verb not in ("quarantine", "release", "retry"):
+        return
+    with LedgerReader(folder.ledger_path) as reader:
+        if "endpoint" in args:
+            tags = [row.tag for row in reader.endpoints()]
+            if args["endpoint"] not in tags:
+                raise InputError(f"{verb}: {unknown_endpoint(args['endpoint'], tags)}")
+        for key in args.get("samples", ()):
+            if reader.sample(key) is None:
+                raise InputError(
+                    f"retry: run {folder.name} has no sample {clean_line(key, 60)}; nothing was queued. "
+                    f"Its samples: eagletui attach {folder.name}"
+                )
 
 
 def order(folder: RunFolder, verb: Verb, args: Mapping[str, Any]) -> Applied:

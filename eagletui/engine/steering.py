@@ -21,7 +21,7 @@ from eagletui.engine.open_files import OpenFiles
 from eagletui.engine.pace import Pace
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import CommandRow, Verb
-from eagletui.ledger.without_engine import quarantine_words, release_words, unknown_endpoint
+from eagletui.ledger.without_engine import quarantine_words, release_words, retry_words, unknown_endpoint
 from eagletui.ledger.writer import LedgerWriter
 
 MAX_IN_FLIGHT: Final = 20_000
@@ -188,7 +188,7 @@ class Steering:
     async def _retry(self, args: _Samples) -> Outcome:
         queued = await self.ledger.do(lambda writer: writer.retry(args.samples, suspect=args.suspect), urgent=True)
         self.queue_moved()
-        return Outcome(queued > 0, f"{queued} samples queued again.")
+        return Outcome(queued > 0, retry_words(self.reader, queued, args.samples, suspect=args.suspect))
 
     async def _quarantine(self, args: _Quarantine) -> Outcome:
         if not await self._knows(args.endpoint):

@@ -1,6 +1,6 @@
 """Carry out orders that concern the ledger alone, where no engine works: the same from `ctl` and from the screens."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -14,6 +14,9 @@ from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rebuying import Quarantined
 from eagletui.ledger.rows import Verb
 from eagletui.ledger.writer import LedgerWriter
+
+SHOWN_KEYS: Final = 3
+_UNFOLLOWED: Final = "the turn before has an answer that cannot be followed"
 
 
 class Applied(NamedTuple):
@@ -80,6 +83,38 @@ def unknown_endpoint(endpoint: str, known: Mapping[str, object] | list[str]) -> 
     return f"No endpoint {clean_line(endpoint, 60)}; this run uses {names}."
 
 
+def retry_words(reader: LedgerReader, queued: int, keys: Sequence[str], *, suspect: bool) -> str:
+    """Say how many samples were queued again; if none, why.
+
+    Args:
+        reader: of the run's ledger, after the order.
+        queued: how many were.
+        keys: the samples that were named; empty for all that failed or were refused.
+        suspect: every quarantined one was meant.
+    """
+    if queued:
+        return f"{_samples(queued)} queued again."
+    if keys:
+        standing = "; ".join(_standing(reader, key) for key in keys[:SHOWN_KEYS])
+        more = f"; and {_samples(len(keys) - SHOWN_KEYS)} more" if len(keys) > SHOWN_KEYS else ""
+        return f"No sample is queued again: {standing}{more}. Failed, refused and quarantined ones can be."
+    if suspect:
+        return "No sample is queued again: none is set aside by a quarantine."
+    states = reader.snapshot().states
+    if states["failed"]:
+        return f"No sample is queued again: {_samples(states['failed'])} failed, and {_UNFOLLOWED}."
+    return "No sample is queued again: none failed or was refused."
+
+
+def _standing(reader: LedgerReader, key: str) -> str:
+    sample = reader.sample(key)
+    name = clean_line(key, 60)
+    if sample is None:
+        return f"there is no sample {name}"
+    state = sample.row.state
+    return f"{name} is {state.replace('_', ' ')}" + (f", and {_UNFOLLOWED}" if state == "failed" else "")
+
+
 def _cap(writer: LedgerWriter, args: Mapping[str, Any]) -> Applied:
     changed = writer.set_cap(usd_to_pico(Decimal(args["usd"])))
     return Applied(changed, cap_text(writer.books()))
@@ -97,7 +132,9 @@ def _in_flight(writer: LedgerWriter, args: Mapping[str, Any]) -> Applied:
 
 def _retry(writer: LedgerWriter, args: Mapping[str, Any]) -> Applied:
     queued = writer.retry(args["samples"], suspect=args.get("suspect", False))
-    return Applied(queued > 0, f"{_samples(queued)} queued again.")
+    with LedgerReader(writer.path) as reader:
+        words = retry_words(reader, queued, args["samples"], suspect=args.get("suspect", False))
+    return Applied(queued > 0, words)
 
 
 def _quarantine(writer: LedgerWriter, args: Mapping[str, Any]) -> Applied:

@@ -59,7 +59,12 @@ def test_pace_and_retries_need_no_engine_either(eagletui: Command, made_run: Run
         writer.finish([Finished(attempt_id, Failed("void", "server_error", "It broke."))])
     assert eagletui("ctl", made_run.name, "in-flight", "3", "--json").json["changed"] is True
     assert eagletui("ctl", made_run.name, "retry", "p0", "--json").json["changed"] is True
-    assert eagletui("ctl", made_run.name, "retry", "--json").json["changed"] is False
+    none = eagletui("ctl", made_run.name, "retry", "--json").json
+    assert none["changed"] is False
+    assert none["result"].startswith("No sample is queued again: none failed or was refused.")
+    named = eagletui("ctl", made_run.name, "retry", "p0", "p1")
+    assert (named.code, named.out.startswith("No sample is queued again: p0 is queued; p1 is queued.")) == (0, True)
+    assert "none is set aside by a quarantine" in eagletui("ctl", made_run.name, "retry", "--suspect").out
     with LedgerReader(made_run.ledger_path) as reader:
         assert reader.run().max_in_flight == 3
         assert reader.snapshot().states["queued"] == 4
@@ -76,9 +81,10 @@ def test_a_quarantine_and_its_release_need_no_engine_price_the_second_purchase_a
         answered_sample(writer, 1, cost=7_000_000_000)
     with LedgerReader(made_run.ledger_path) as reader:
         before = reader.rows([1])
-        unknown = eagletui("ctl", made_run.name, "quarantine", "gamma", "--json")
-        assert (unknown.code, unknown.json["changed"]) == (0, False)
-        assert "this run uses alpha, beta" in unknown.json["result"]
+        for verb in ("quarantine", "release"):
+            unknown = eagletui("ctl", made_run.name, verb, "gamma")
+            assert (unknown.code, unknown.out) == (2, "")
+            assert f"{verb}: No endpoint gamma; this run uses alpha, beta." in unknown.err
         ended = eagletui("ctl", made_run.name, "quarantine", "alpha", "--since", "1970-01-02T00:00", "--json")
         assert (ended.code, ended.json["changed"]) == (0, True)
         # 5 tokens at 0.000002.
@@ -144,6 +150,8 @@ def test_a_stopped_run_is_resumed_by_running_it(eagletui: Command, made_run: Run
         (("small", "retry", "p0", "--suspect"), "--suspect goes with retry only, and without samples"),
         (("small", "resume", "--suspect"), "--suspect goes with retry only"),
         (("small", "quarantine", "x", "--since", "noon"), "expected 2026-01-31T18:00"),
+        (("small", "quarantine", "x"), "quarantine: No endpoint x; this run uses none yet."),
+        (("small", "retry", "p0", "p99"), "retry: run small has no sample p99; nothing was queued."),
         (("smal", "pause"), "Did you mean small?"),
         ((), "Missing argument"),
     ],
