@@ -209,7 +209,9 @@ def consequence(view: RunView, limits: Limits) -> list[Piece]:
     else:
         lines.append(f"stop-at leaves {figures.usd(left)} to spend.")
     room = limits.cap_pico - books.committed_pico
-    if room <= 0:
+    if limits.cap_pico < books.spent_pico:
+        lines.append((f"{panels.CAP_PASSED}: nothing new is sent.", panels.ALARM))
+    elif room <= 0:
         until = " until holds settle" if books.spent_pico < limits.cap_pico else ""
         lines.append((f"cap is below what is committed: nothing new is sent{until}.", "$warning"))
     else:

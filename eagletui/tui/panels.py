@@ -9,6 +9,7 @@ from typing import Final
 
 from eagletui.core.fidelity import PROVED
 from eagletui.core.lifecycle import FINISHED_RUNS
+from eagletui.core.money import Books
 from eagletui.ledger.filters import UNPROVED
 from eagletui.ledger.reader import Attention
 from eagletui.ledger.rows import TickRow
@@ -19,6 +20,8 @@ from eagletui.tui.widgets.safe_text import Piece
 
 Pieces = tuple[Piece, ...]
 
+CAP_PASSED: Final = "cap is below what is settled"
+ALARM: Final = "bold $error"
 _WARN_FROM: Final = 0.8
 """Of stop-at; the same share that notify speaks up at."""
 _ENDED: Final = ("answered", "tokenized", "quarantined", "failed", "refused")
@@ -116,7 +119,6 @@ def spend(snapshot: Snapshot) -> dict[str, Pieces]:
     """Figures of the spend panel."""
     books = snapshot.spend.books
     of_stop = figures.percent(figures.share(books.spent_pico, books.stop_at_pico))
-    room = books.cap_pico - books.committed_pico
     return {
         "settled": (
             (figures.usd(books.settled_pico), "bold"),
@@ -130,12 +132,23 @@ def spend(snapshot: Snapshot) -> dict[str, Pieces]:
             f"   unattributed {figures.usd(books.unattributed_pico)}" if books.unattributed_pico else "",
         ),
         "stop-at": (figures.usd_short(books.stop_at_pico), f"   {stop_at_forecast(snapshot)}"),
-        "cap": (figures.usd_short(books.cap_pico), f"   room {figures.usd(max(0, room))} for new holds"),
+        "cap": cap_pieces(books, f"room {figures.usd(max(0, books.cap_pico - books.committed_pico))} for new holds"),
         "usable": (
             f"{figures.usd(snapshot.spend.per_million_usable_pico)} /1M tok",
             f"   wasted {figures.usd(snapshot.spend.wasted_pico)}",
         ),
     }
+
+
+def is_cap_passed(books: Books) -> bool:
+    """Tell whether the cap was lowered below money that is gone already."""
+    return books.cap_pico < books.spent_pico
+
+
+def cap_pieces(books: Books, remark: str) -> Pieces:
+    """The cap and a remark on it, or the alarm that it is passed already."""
+    cap = figures.usd_short(books.cap_pico)
+    return ((f"{cap}   {CAP_PASSED}", ALARM),) if is_cap_passed(books) else (cap, f"   {remark}")
 
 
 def cap_comes_first(snapshot: Snapshot) -> bool:
@@ -160,6 +173,11 @@ def stop_at_forecast(snapshot: Snapshot) -> str:
     if eta_s is not None and eta_s <= seconds:
         return "not reached before the end"
     return f"{first}in {figures.clock(seconds)}" + ("" if first else ", before the end")
+
+
+def forecast_piece(snapshot: Snapshot) -> Piece:
+    """The forecast with its limit named, or the alarm that the cap is passed already."""
+    return (CAP_PASSED, ALARM) if is_cap_passed(snapshot.spend.books) else named_forecast(snapshot)
 
 
 def named_forecast(snapshot: Snapshot) -> str:
@@ -294,7 +312,8 @@ def compact_lines(snapshot: Snapshot, outlook: Pieces) -> dict[str, Pieces]:
         ),
         "spend-2": (
             f"held {figures.usd(books.open_pico)}   {figures.usd(snapshot.spend.per_million_usable_pico)} /1M usable",
-            f"   {named_forecast(snapshot)}",
+            "   ",
+            forecast_piece(snapshot),
         ),
         "drift-1": (
             f"drift {drift_text}   proved {figures.count(exact)} of {figures.count(total)}",

@@ -9,9 +9,13 @@ from eagletui.core.billing import EndpointBill
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_spend import SpendReader
 from eagletui.ledger.snapshot import RateFigures, Snapshot
+from eagletui.runs import RunFolder
 from eagletui.tui import panels
 from eagletui.tui.billing_text import bill_lines, key_pieces
-from eagletui.tui.screens.spend import limits
+from eagletui.tui.orders import consequence
+from eagletui.tui.run_view import RunView
+from eagletui.tui.screens.dialogs import Limits
+from eagletui.tui.screens.spend import books_figures, limits
 from tests.tui.driving import NARROW, opened
 from tests.tui.factory import COST_PICO, Built
 from tests.tui.test_launching import plain
@@ -71,6 +75,30 @@ def test_a_cap_that_comes_before_stop_at_is_told_in_lines_that_fit_a_small_termi
     line = panels.compact_lines(snapshot, ("",))["spend-2"]
     assert plain([line]) == "held $0.0016   $3.3223 /1M usable   cap first, in 00:12:21"
     assert plain([limits(snapshot)]) == "cap $0.08   stop-at $0.09   cap first, in 00:12:21"
+
+
+def test_a_cap_below_what_is_settled_is_an_alarm_on_every_screen_and_in_the_dialog(busy: Built) -> None:
+    with LedgerReader(busy.ledger, busy.clock) as reader:
+        before = reader.snapshot()
+    with busy.writer() as writer:
+        writer.set_cap(before.spend.books.spent_pico - 1)
+    with LedgerReader(busy.ledger, busy.clock) as reader:
+        snapshot = reader.snapshot()
+    said = (
+        panels.spend(snapshot)["cap"],
+        panels.compact_lines(snapshot, ("",))["spend-2"],
+        books_figures(snapshot)["cap"],
+        limits(snapshot),
+    )
+    alarms = [piece for line in said for piece in line if isinstance(piece, tuple) and piece[1] == "bold $error"]
+    assert len(alarms) == len(said)
+    assert all("cap is below what is settled" in text for text, _ in alarms)
+    assert plain([books_figures(snapshot)["committed"]]) == "$0.0059   all of it; $0.0016 above the cap"
+    passed = ("cap is below what is settled: nothing new is sent.", "bold $error")
+    view = RunView(RunFolder(busy.path), before, (), (), (), None, None, "", before.at)
+    spent = before.spend.books.spent_pico
+    assert passed in consequence(view, Limits(spent, spent - 1))
+    assert passed not in consequence(view, Limits(spent, spent))
 
 
 @pytest.mark.slow

@@ -239,22 +239,26 @@ def books_figures(snapshot: Snapshot) -> dict[str, tuple[Piece, ...]]:
     """Where the money stands."""
     books = snapshot.spend.books
     room = books.cap_pico - books.committed_pico
+    side = "above" if room < 0 else "below"
     return {
         "settled": ((figures.usd(books.settled_pico), "bold"), "   known costs"),
         "held": (figures.usd(books.held_pico), f"   {figures.count(snapshot.in_flight)} in flight, worst case"),
         "unsettled": (figures.usd(books.unsettled_pico), "   worst case, cost not known yet"),
         "unattributed": (figures.usd(books.unattributed_pico), "   on the key, unexplained"),
-        "committed": (figures.usd(books.committed_pico), f"   all of it; {figures.usd(max(0, room))} below the cap"),
+        "committed": (figures.usd(books.committed_pico), f"   all of it; {figures.usd(abs(room))} {side} the cap"),
         "stop-at": (figures.usd_short(books.stop_at_pico), f"   {panels.stop_at_forecast(snapshot)}"),
-        "cap": (figures.usd_short(books.cap_pico), "   never committed beyond"),
+        "cap": panels.cap_pieces(books, "never committed beyond"),
     }
 
 
 def limits(snapshot: Snapshot) -> tuple[Piece, ...]:
     """Both limits, on one line."""
     books = snapshot.spend.books
-    stop_at = f"stop-at {figures.usd_short(books.stop_at_pico)}   {panels.stop_at_forecast(snapshot)}"
-    return (f"cap {figures.usd_short(books.cap_pico)}   {stop_at}",)
+    stop_at = f"stop-at {figures.usd_short(books.stop_at_pico)}"
+    cap = f"cap {figures.usd_short(books.cap_pico)}"
+    if panels.is_cap_passed(books):
+        return (f"{cap}   {stop_at}   ", (panels.CAP_PASSED, panels.ALARM))
+    return (f"{cap}   {stop_at}   {panels.stop_at_forecast(snapshot)}",)
 
 
 def bought(snapshot: Snapshot) -> tuple[Piece, ...]:
