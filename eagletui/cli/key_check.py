@@ -93,6 +93,7 @@ async def _ask(config: RunConfig, spent_pico: int, *, is_new: bool) -> Preflight
             worst_case_pico=bounds.worst_case_pico,
             largest_hold_pico=bounds.largest_hold_pico,
             unlimited_key=config.spend.unlimited_key,
+            base_url=config.provider.base_url,
         )
         key = await look_at_key(provider, needs)
         reasoning = await look_at_reasoning(provider, config)

@@ -185,6 +185,7 @@ async def _look_at_key(config: RunConfig, made: "Plan") -> Preflight:
         worst_case_pico=made.worst_case_pico,
         largest_hold_pico=made.largest_hold_pico,
         unlimited_key=config.spend.unlimited_key,
+        base_url=config.provider.base_url,
     )
     provider = connect(config, RunFolder(runs_root() / config.run.name))
     try:

@@ -14,10 +14,10 @@ from eagletui.cli.key_check import require_key
 from eagletui.cli.lifetime import lifetime_checks
 from eagletui.cli.opening import show
 from eagletui.cli.output import counted, on_terminal, say, short_path
-from eagletui.config import RUN_NAME, RunConfig
+from eagletui.config import RUN_NAME, RunConfig, load_config
 from eagletui.core.errors import EagleError, InputError, LockedError, RunError
 from eagletui.core.lifecycle import FINISHED_RUNS
-from eagletui.core.money import format_usd, usd_to_pico
+from eagletui.core.money import format_usd, pico_to_usd_string, usd_to_pico
 from eagletui.core.run_parts import RunPart
 from eagletui.core.text import clean_line
 from eagletui.ingest import Census
@@ -99,6 +99,7 @@ def _check_key(config: RunConfig, folder: RunFolder | None, cap: str | None) -> 
     else:
         with LedgerReader(folder.ledger_path) as reader:
             spent_pico = reader.books().spent_pico
+        config = with_present_cap(config, folder)
     for sentence in require_key(with_limits(config, cap=cap, stop_at=None), spent_pico, is_new=folder is None):
         say(f"note: {sentence}")
 
@@ -144,6 +145,15 @@ def with_limits(config: RunConfig, *, cap: str | None, stop_at: str | None) -> R
     limits: tuple[tuple[Verb, str, str | None], ...] = (("stop-at", "stop_at_usd", stop_at), ("cap", "cap_usd", cap))
     given = {key: Decimal(arguments(verb, [text])["usd"]) for verb, key, text in limits if text is not None}
     return config.model_copy(update={"spend": config.spend.model_copy(update=given)})
+
+
+def with_present_cap(config: RunConfig, folder: RunFolder) -> RunConfig:
+    """Return the config with the cap that the existing run will go on under: orders change the ledger's alone, and a
+    config gives another only where it was edited since."""
+    if config.spend.cap_usd != load_config(folder.config_path).spend.cap_usd:
+        return config
+    with LedgerReader(folder.ledger_path) as reader:
+        return with_limits(config, cap=pico_to_usd_string(reader.books().cap_pico), stop_at=None)
 
 
 def prepare(

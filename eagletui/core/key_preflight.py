@@ -7,9 +7,11 @@ therefore refused unless the person says otherwise.
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
+from urllib.parse import urlsplit
 
-from eagletui.core.money import PICO, format_usd
+from eagletui.core.money import PICO, format_usd, limit_text
 
+OWN_HOST: Final = "openrouter.ai"
 KEYS_PAGE: Final = "https://openrouter.ai/settings/keys"
 CREDITS_PAGE: Final = "https://openrouter.ai/settings/credits"
 CAPPED_KEY: Final = (
@@ -58,6 +60,27 @@ class RunNeeds:
     """The bound of the dearest single request; None: not worked out."""
     unlimited_key: bool = False
     """The person allows a key without a limit."""
+    base_url: str | None = None
+    """Where another server speaks for the provider; None: OpenRouter's own."""
+
+    @property
+    def is_own(self) -> bool:
+        """OpenRouter itself is asked, so that its pages and its API are where keys are changed."""
+        return self.base_url is None or urlsplit(self.base_url).hostname == OWN_HOST
+
+    @property
+    def keys_at(self) -> str:
+        """Where the key's limit is changed."""
+        return f"at {KEYS_PAGE}" if self.is_own else self._other
+
+    @property
+    def credits_at(self) -> str:
+        """Where credits are bought."""
+        return f"at {CREDITS_PAGE}" if self.is_own else self._other
+
+    @property
+    def _other(self) -> str:
+        return f"at the provider, {urlsplit(self.base_url or '').netloc.rpartition('@')[2]}"
 
     @property
     def still_pico(self) -> int:
@@ -77,11 +100,12 @@ def inspect_key(key: KeyFacts, needs: RunNeeds, now: datetime) -> Preflight:
     """Compare a key with what a run may ask of it."""
     found = Preflight([], [])
     _inspect_limit(key, needs, found)
-    _inspect_time(key, now, found)
+    _inspect_time(key, needs, now, found)
     _inspect_balance(key, needs, found)
     if key.is_free_tier:
         found.notes.append(
-            f"The account has never bought credits: its free tier allows a few requests a day. {CREDITS_PAGE}"
+            f"The account has never bought credits: its free tier allows a few requests a day. Buy some "
+            f"{needs.credits_at}."
         )
     return found
 
@@ -94,10 +118,16 @@ def fee_note() -> str:
     )
 
 
+def _cents(pico: int) -> str:
+    """Show an amount in cents, and one below a cent to its last digit: `$0.00` would say that there is nothing."""
+    return limit_text(pico) if abs(pico) < PICO // 100 else format_usd(pico, 2)
+
+
 def _inspect_limit(key: KeyFacts, needs: RunNeeds, found: Preflight) -> None:
-    wanted = format_usd(needs.cap_pico, 2).replace(",", "")
+    wanted = limit_text(needs.cap_pico).replace(",", "")
     if key.limit_pico is None:
-        make = CAPPED_KEY.format(name=needs.name, limit=wanted.removeprefix("$"))
+        curl = CAPPED_KEY.format(name=needs.name, limit=wanted.removeprefix("$"))
+        make = f", or make a key with one: {curl} " if needs.is_own else ""
         sentence = (
             "The key has no limit of its own: nothing stands behind the cap if this program or the provider errs."
         )
@@ -105,7 +135,7 @@ def _inspect_limit(key: KeyFacts, needs: RunNeeds, found: Preflight) -> None:
             found.notes.append(f"{sentence} You allowed that: [spend] unlimited_key.")
         else:
             found.refusals.append(
-                f"{sentence} Set a limit of {wanted} at {KEYS_PAGE}, or make a key with one: {make} ; or allow it with "
+                f"{sentence} Set a limit of {wanted} {needs.keys_at}{make}; or allow it with "
                 "[spend] unlimited_key = true or --unlimited-key."
             )
         return
@@ -113,51 +143,52 @@ def _inspect_limit(key: KeyFacts, needs: RunNeeds, found: Preflight) -> None:
     if needs.largest_hold_pico is not None and remaining < needs.largest_hold_pico:
         found.refusals.append(
             f"The key has {format_usd(remaining)} left, less than one request of at most "
-            f"{format_usd(needs.largest_hold_pico, 6)}: raise its limit at {KEYS_PAGE}."
+            f"{format_usd(needs.largest_hold_pico, 6)}: raise its limit {needs.keys_at}."
         )
     elif remaining < needs.still_pico:
         found.notes.append(
             f"The key has {format_usd(remaining)} left of its limit, and the run may commit "
-            f"{format_usd(needs.still_pico)}: it would pause with key_limit. Raise the limit at {KEYS_PAGE}, or start "
-            f"with --cap {format_usd(needs.spent_pico + remaining, 2).removeprefix('$').replace(',', '')}."
+            f"{format_usd(needs.still_pico)}: it would pause with key_limit. Raise the limit {needs.keys_at}, or start "
+            f"with --cap {_cents(needs.spent_pico + remaining).removeprefix('$').replace(',', '')}."
         )
     elif remaining > FAR_ABOVE * max(needs.still_pico, PICO):
         found.notes.append(
-            f"The key has {format_usd(remaining, 2)} left, far more than this run may commit: it does not stand behind "
-            f"the cap. Set its limit to {wanted} at {KEYS_PAGE}."
+            f"The key has {_cents(remaining)} left, far more than this run may commit: it does not stand behind "
+            f"the cap. Set its limit to {wanted} {needs.keys_at}."
         )
     if key.limit_reset is not None:
         found.notes.append(
             f"The key's limit comes back {key.limit_reset}, so it stands behind the cap for one such period only: set "
-            f"it to never at {KEYS_PAGE}."
+            f"it to never {needs.keys_at}."
         )
 
 
-def _inspect_time(key: KeyFacts, now: datetime, found: Preflight) -> None:
+def _inspect_time(key: KeyFacts, needs: RunNeeds, now: datetime, found: Preflight) -> None:
     if key.expires_at is None:
         return
     if key.expires_at <= now:
-        found.refusals.append(f"The key expired on {key.expires_at:%Y-%m-%d}: make a new one at {KEYS_PAGE}.")
+        found.refusals.append(f"The key expired on {key.expires_at:%Y-%m-%d}: make a new one {needs.keys_at}.")
     else:
         hours = (key.expires_at.astimezone(UTC) - now.astimezone(UTC)).total_seconds() / 3600
         if hours < 48:
             found.notes.append(
-                f"The key expires in {hours:.1f} hours; a run that lasts longer pauses then. {KEYS_PAGE}"
+                f"The key expires in {hours:.1f} hours; a run that lasts longer pauses then. Change that "
+                f"{needs.keys_at}."
             )
 
 
 def _inspect_balance(key: KeyFacts, needs: RunNeeds, found: Preflight) -> None:
     if key.balance_pico is None:
         return
-    shown = format_usd(key.balance_pico, 2)
+    shown = _cents(key.balance_pico)
     if needs.largest_hold_pico and key.balance_pico < needs.largest_hold_pico:
         found.refusals.append(
             f"The account has {shown} of credits, less than one request of at most "
-            f"{format_usd(needs.largest_hold_pico, 6)}: buy credits at {CREDITS_PAGE}."
+            f"{format_usd(needs.largest_hold_pico, 6)}: buy credits {needs.credits_at}."
         )
     elif key.balance_pico < needs.still_pico + (COMFORT_PICO if needs.still_pico else 0):
         short = needs.still_pico + COMFORT_PICO - key.balance_pico
         found.notes.append(
-            f"The account has {shown} of credits and the run may commit {format_usd(needs.still_pico, 2)}: requests "
-            f"may be refused as unaffordable before the money is gone. Buy {format_usd(short, 2)} at {CREDITS_PAGE}."
+            f"The account has {shown} of credits and the run may commit {_cents(needs.still_pico)}: requests "
+            f"may be refused as unaffordable before the money is gone. Buy {_cents(short)} {needs.credits_at}."
         )

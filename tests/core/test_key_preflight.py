@@ -1,5 +1,6 @@
 """The provider's key against what a run may ask of it."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -26,6 +27,23 @@ def test_an_unlimited_key_is_refused_with_the_page_the_command_and_the_override(
     assert "Set a limit of $150.00 at " + KEYS_PAGE in refusals[0]
     assert '-d \'{"name": "b3", "limit": 150.00}\'' in refusals[0]
     assert "--unlimited-key" in refusals[0]
+
+
+def test_a_server_of_another_address_is_named_in_place_of_pages_that_do_not_know_its_keys() -> None:
+    elsewhere = replace(NEEDS, base_url="http://user:secret@127.0.0.1:8080/api/v1")
+    for facts in (key(None, None), key(900, 900), key(150, 0), key(limit_reset="daily"), key(is_free_tier=True)):
+        (sentence,) = [*inspect_key(facts, elsewhere, NOW).refusals, *inspect_key(facts, elsewhere, NOW).notes]
+        assert "at the provider, 127.0.0.1:8080" in sentence
+        assert "openrouter.ai" not in sentence
+    own = replace(NEEDS, base_url="https://openrouter.ai/api/v1")
+    assert KEYS_PAGE in inspect_key(key(900, 900), own, NOW).notes[0]
+
+
+def test_amounts_below_a_cent_are_not_shown_as_nothing() -> None:
+    small = RunNeeds("b3", cap_pico=PICO // 200)
+    assert "Set its limit to $0.005 at" in inspect_key(key(), small, NOW).notes[0]
+    assert "with --cap 0.001." in inspect_key(KeyFacts(PICO, PICO // 1000), small, NOW).notes[0]
+    assert "may commit $0.005:" in inspect_key(key(150, 1, balance_pico=PICO), small, NOW).notes[0]
 
 
 def test_an_unlimited_key_that_was_allowed_is_named() -> None:
