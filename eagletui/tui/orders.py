@@ -9,6 +9,7 @@ from eagletui.core.errors import EagleError
 from eagletui.core.money import Books, pico_to_usd_string
 from eagletui.ledger import commands
 from eagletui.ledger.rows import Verb
+from eagletui.ledger.snapshot import Snapshot
 from eagletui.tui import background, figures, panels, standing
 from eagletui.tui.keys import APP_KEYS
 from eagletui.tui.messages import OrderDone
@@ -185,12 +186,12 @@ def edit_limits(app: "EagleApp") -> None:
 
     def done(limits: Limits | None) -> None:
         orders = [] if limits is None else _limit_orders(now, limits)
-        if not orders:
+        if limits is None or not orders:
             return
         give(app, *orders)
-        engine = standing.engine_of(view.snapshot)
-        if engine is None or not engine.alive:
-            ask_start(app)
+        snapshot = view.snapshot if app.view is None else app.view.snapshot
+        if not standing.has_engine(snapshot) and _left_to_send(snapshot):
+            ask_start(app, limits)
 
     app.push_screen(LimitsDialog(now, lines, lambda limits: consequence(view, limits)), done)
 
@@ -246,8 +247,17 @@ def _limit_orders(old: Limits, new: Limits) -> list[Order]:
     return orders
 
 
-def ask_start(app: "EagleApp") -> None:
-    """Start the workers of the run, after asking."""
+def _left_to_send(snapshot: Snapshot) -> int:
+    return snapshot.states["queued"] + snapshot.states["in_flight"]
+
+
+def ask_start(app: "EagleApp", limits: Limits | None = None) -> None:
+    """Start the workers of the run, after asking.
+
+    Args:
+        app: the app.
+        limits: those just ordered, which the figures on the screen may not show yet.
+    """
     view = app.view
     if view is None:
         return
@@ -256,10 +266,10 @@ def ask_start(app: "EagleApp") -> None:
         return
     snapshot = view.snapshot
     books = snapshot.spend.books
-    left = snapshot.states["queued"] + snapshot.states["in_flight"]
+    limits = limits or Limits(books.stop_at_pico, books.cap_pico)
     lines = [
-        f"{figures.plural(left, 'sample')} left to send, up to stop-at {figures.usd_short(books.stop_at_pico)}"
-        f" and cap {figures.usd_short(books.cap_pico)}.",
+        f"{figures.plural(_left_to_send(snapshot), 'sample')} left to send, up to stop-at"
+        f" {figures.usd_short(limits.stop_at_pico)} and cap {figures.usd_short(limits.cap_pico)}.",
         f"Settled so far {figures.usd(books.settled_pico)}. What was in flight is settled, or sent again.",
         f"The same as: {view.restart_command}",
     ]

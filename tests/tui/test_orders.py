@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from textual.widgets import Input
@@ -165,6 +166,25 @@ async def test_limits_show_their_consequence_while_typing_and_are_ordered_as_dec
         assert pending(busy) == []
         await carried_out(busy, screens, "enter", by=apply)
         assert ordered == [("stop-at", '{"usd": "12.345678"}')]
+
+
+async def test_workers_are_offered_with_the_new_cap_and_only_while_samples_are_left(busy: Built) -> None:
+    async with opened(busy, workers=()) as screens:
+        whole = screens.app.view
+        assert whole is not None
+        await screens.press("dollar_sign")
+        screens.app.screen.query_one("#cap", Input).value = "20"
+        await screens.press("tab", "tab", "tab", "enter")
+        assert "20 samples left to send, up to stop-at $0.09 and cap $20.00." in screens.text
+        await screens.press("escape", "dollar_sign")
+        screens.app.screen.query_one("#cap", Input).value = "30"
+        states = {**whole.snapshot.states, "queued": 0, "in_flight": 0}
+        screens.app.view = replace(whole, snapshot=replace(whole.snapshot, states=states))
+        await screens.press("tab", "tab", "tab", "enter")
+        assert "Edit limits" not in screens.text
+        assert "Start the workers" not in screens.text
+        with LedgerReader(busy.ledger) as reader:
+            assert reader.snapshot().spend.books.cap_pico == 30 * 10**12
 
 
 @pytest.mark.slow
