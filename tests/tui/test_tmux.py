@@ -98,7 +98,11 @@ def test_a_paid_run_outlives_its_terminals_and_is_steered_from_another_one(tmux:
     tmux.wait_text("first", "Needs attention")
     assert "● RUNNING" in tmux.wait_text("first", "run night")
     tmux.call("resize-window", "-t", "first", "-x", "80", "-y", "24")
-    tmux.wait("first", lambda shown: "Drift and evidence" in shown and "proof by" not in shown, "the small dashboard")
+    tmux.wait(
+        "first",
+        lambda shown: "Drift, evidence and features" in shown and "proof by" not in shown,
+        "the small dashboard",
+    )
     tmux.press("first", "p")
     tmux.wait_text("first", "PAUSED by you")
     tmux.press("first", "p")
@@ -124,6 +128,7 @@ def test_a_paid_run_outlives_its_terminals_and_is_steered_from_another_one(tmux:
         ("Down", "stop-at is above the cap"),
         ("C-u", "cap must be an amount"),
         ("1.00", "The run then goes on."),
+        ("Enter", "Edit limits"),  # on to the button, past the consequence
         ("Enter", "RUNNING"),
     ):
         tmux.press("third", key)
