@@ -25,6 +25,7 @@ from eagletui.embedded.faults import FaultScript, load_faults
 from eagletui.embedded.front import Front
 from eagletui.embedded.market import DEMO_WINDOW, ENDPOINTS, MODEL_SLUG, Window
 from eagletui.embedded.replay import ReplayBackend, load_recordings
+from eagletui.private_file import replace_private
 
 HOST = "127.0.0.1"
 log = logging.getLogger("eagletui.embedded")
@@ -190,9 +191,4 @@ def write_address(path: Path, server: RunningServer) -> None:
         "backend": server.front.backend.name,
         "model_id": MODEL_SLUG,
     }
-    temporary = path.with_suffix(".tmp")
-    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-        json.dump(content, file)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    replace_private(path, json.dumps(content))

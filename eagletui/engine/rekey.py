@@ -1,9 +1,7 @@
 """Take another API key, while the engine lives or between two engines: the cross-check begins anew with it."""
 
 import asyncio
-import contextlib
 import hashlib
-import os
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +16,7 @@ from eagletui.engine.fleet import Fleet
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.settle import Settler
 from eagletui.ledger.writer import LedgerWriter
+from eagletui.private_file import replace_private
 from eagletui.providers.base import KeyStatus, Provider
 from eagletui.runs import RunFolder
 
@@ -115,19 +114,7 @@ def remember_key(folder: RunFolder, key: str) -> None:
         OSError: it cannot be written; the old one stays.
     """
     salt = secrets.token_bytes(hashlib.blake2b.SALT_SIZE)
-    path = _path(folder)
-    temporary = path.with_name(f".{path.name}.new")
-    try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with open(descriptor, "w", encoding="ascii") as file:
-            file.write(f"{salt.hex()}:{_mark(salt, key)}")
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise
+    replace_private(_path(folder), f"{salt.hex()}:{_mark(salt, key)}")
 
 
 def _path(folder: RunFolder) -> Path:
