@@ -80,7 +80,7 @@ class Tab:
         """Wait until the app has drawn a text."""
         async with asyncio.timeout(PATIENCE_S):
             while text.encode() not in self._drawn:
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.1)  # the app draws in another process
                 await self.ask("Runtime.evaluate", expression="0")  # what was drawn meanwhile comes with the answer
 
     async def press(self, key: str) -> None:

@@ -1,5 +1,6 @@
 """Single parts of an engine, put together without the rest."""
 
+import json
 from typing import cast
 
 from eagletui.engine.admission import Admissions
@@ -35,3 +36,10 @@ def admissions_of(
         avoid={},
         crashed=crashed,
     )
+
+
+def offer_of_maker(usd_per_token: str) -> bytes:
+    """Return the body of `/endpoints` with one endpoint, `maker`, at one price for prompt and completion."""
+    pricing = {"prompt": usd_per_token, "completion": usd_per_token, "request": "0"}
+    records = [{"tag": "maker", "provider_name": "Maker", "pricing": pricing}]
+    return json.dumps({"data": {"endpoints": records}}).encode()

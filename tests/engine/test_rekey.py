@@ -16,6 +16,7 @@ from eagletui.ledger.writer import LedgerWriter
 from eagletui.providers.base import KeyStatus, RawReply
 from eagletui.runs import RunFolder
 from tests.engine.conftest import NewRun
+from tests.engine.parts import offer_of_maker
 from tests.engine.test_settle import HOLD_PICO, make_ledger, money
 from tests.providers.scripted_server import Exchange, scripted_server
 
@@ -37,9 +38,7 @@ async def test_a_resume_reads_the_key_again_and_the_books_go_on(new_run: NewRun,
     async def act(exchange: Exchange) -> None:
         key = exchange.head.lower().split("bearer ")[1].split("\r\n")[0] if "bearer" in exchange.head.lower() else ""
         if "/endpoints " in exchange.head:
-            pricing = {"prompt": "0.01", "completion": "0.01", "request": "0"}
-            records = [{"tag": "maker", "provider_name": "Maker", "pricing": pricing}]
-            await exchange.reply(200, json.dumps({"data": {"endpoints": records}}).encode())
+            await exchange.reply(200, offer_of_maker("0.01"))
         elif "/key " in exchange.head:
             known = key in usage
             body = {"data": {"usage": usage[key] + answered[key] / 2}} if known else {"error": "no such key"}
@@ -89,9 +88,7 @@ async def test_a_resume_reads_the_key_again_and_the_books_go_on(new_run: NewRun,
 async def test_a_resume_says_that_the_environment_of_an_engine_does_not_change(new_run: NewRun) -> None:
     async def act(exchange: Exchange) -> None:
         if "/endpoints " in exchange.head:
-            pricing = {"prompt": "0.000001", "completion": "0.000001", "request": "0"}
-            records = [{"tag": "maker", "provider_name": "Maker", "pricing": pricing}]
-            await exchange.reply(200, json.dumps({"data": {"endpoints": records}}).encode())
+            await exchange.reply(200, offer_of_maker("0.000001"))
         elif "/key " in exchange.head:
             await exchange.reply(200, b'{"data":{"usage":0}}')
         else:
@@ -116,9 +113,7 @@ async def test_a_start_with_another_key_begins_its_cross_check_anew(new_run: New
     async def act(exchange: Exchange) -> None:
         key = exchange.head.lower().split("bearer ")[1].split("\r\n")[0]
         if "/endpoints " in exchange.head:
-            pricing = {"prompt": "0.000001", "completion": "0.000001", "request": "0"}
-            records = [{"tag": "maker", "provider_name": "Maker", "pricing": pricing}]
-            await exchange.reply(200, json.dumps({"data": {"endpoints": records}}).encode())
+            await exchange.reply(200, offer_of_maker("0.000001"))
         elif "/key " in exchange.head:
             await exchange.reply(200, json.dumps({"data": {"usage": usage[key]}}).encode())
         elif key == OLD:
@@ -169,9 +164,7 @@ async def test_a_key_is_not_changed_while_requests_of_the_old_one_are_under_way(
     async def act(exchange: Exchange) -> None:
         key = exchange.head.lower().split("bearer ")[1].split("\r\n")[0]
         if "/endpoints " in exchange.head:
-            pricing = {"prompt": "0.01", "completion": "0.01", "request": "0"}
-            records = [{"tag": "maker", "provider_name": "Maker", "pricing": pricing}]
-            await exchange.reply(200, json.dumps({"data": {"endpoints": records}}).encode())
+            await exchange.reply(200, offer_of_maker("0.01"))
         elif "/key " in exchange.head:
             await exchange.reply(200, json.dumps({"data": {"usage": usage[key]}}).encode())
         elif key == NEW:
@@ -224,9 +217,7 @@ async def test_replies_that_the_old_key_paid_for_are_filed_at_their_cost_before_
 
     async def act(exchange: Exchange) -> None:
         if "/endpoints " in exchange.head:
-            pricing = {"prompt": "0.01", "completion": "0.01", "request": "0"}
-            records = [{"tag": "maker", "provider_name": "Maker", "pricing": pricing}]
-            await exchange.reply(200, json.dumps({"data": {"endpoints": records}}).encode())
+            await exchange.reply(200, offer_of_maker("0.01"))
         else:
             await exchange.reply(200, b'{"data":{"usage":40}}')
 

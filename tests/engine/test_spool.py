@@ -15,6 +15,7 @@ from eagletui.ledger.orders import AdmitRequest
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.providers.base import ProviderFailure, RawReply
 from tests.engine.conftest import NewRun
+from tests.engine.parts import offer_of_maker
 from tests.ledger.build import sql
 from tests.provider_fixture import ProviderHandle
 from tests.providers.scripted_server import Exchange, scripted_server
@@ -131,9 +132,7 @@ async def test_spooled_answers_stay_on_disk_when_the_ledger_does_not_take_them(
 async def test_a_spooled_reply_that_was_cut_keeps_its_hold_until_the_key_shows_what_it_cost(new_run: NewRun) -> None:
     async def act(exchange: Exchange) -> None:
         if "/endpoints " in exchange.head:
-            pricing = {"prompt": "0.000001", "completion": "0.000001", "request": "0"}
-            records = [{"tag": "maker", "provider_name": "Maker", "pricing": pricing}]
-            await exchange.reply(200, json.dumps({"data": {"endpoints": records}}).encode())
+            await exchange.reply(200, offer_of_maker("0.000001"))
         elif "/key " in exchange.head:
             await exchange.reply(200, b'{"data":{"usage":0.0000008}}')
         elif "/generation?" in exchange.head:
