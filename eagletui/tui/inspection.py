@@ -5,19 +5,40 @@ Pure: a sample and a vocabulary in, values out.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Final
 
 from eagletui.core.fidelity import PROVED
 from eagletui.core.text import visible
-from eagletui.core.tokdiff import Lane, Span, lanes
+from eagletui.core.tokdiff import Lane, Span
 from eagletui.core.vocabulary import Vocabulary
 from eagletui.ledger.reader_samples import SampleDetail
 from eagletui.tui import figures
+from eagletui.tui.span_cause import UNPROVED_NAME, cause
 
 COMPARED: Final = (*PROVED, "inferred")
 """Evidence whose ids come from the model or were chosen by it, so that a second lane says something."""
 TAIL_TOKENS: Final = 12
 _CONTEXT_BYTES: Final = 18
+_NEAR_TOKENS: Final = 4
+"""Hold a whole character, however it was cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One place where the two tokenizations differ."""
+
+    lane: Lane
+    token: int
+    """Index of its first token, counted in the stored ids."""
+    before: bytes
+    """Some bytes before it."""
+    after: bytes
+    """Some bytes behind it."""
+
+    def cause(self, vocabulary: Vocabulary, name: str) -> str:
+        """Say what happened and what to do about it."""
+        return cause(self.lane, vocabulary, name, before=self.before, after=self.after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +50,31 @@ class Inspection:
     lanes: tuple[Lane, ...]
     """Stored against canonical, in order; one equal lane where nothing is compared."""
     is_compared: bool
-    """Whether the stored ids come from the model, so that a second lane says something."""
+    """Whether a second lane says something: the stored ids come from the model, or are not the canonical ones."""
     note: str
     """What the lanes are, in one line."""
     a_name: str = "proved"
     """What the first lane is."""
+    differences: tuple[Difference, ...] = ()
+    """The lanes that differ, each with its place."""
+    bytes: int | None = None
+    """Of the whole answer, specials at literal length; None where an id names nothing."""
 
     @property
     def spans(self) -> tuple[Lane, ...]:
         """The lanes that differ."""
-        return tuple(lane for lane in self.lanes if lane.kind != "=")
+        return tuple(difference.lane for difference in self.differences)
+
+    def bytes_of(self, index: int) -> str:
+        """Say which bytes of the answer a difference covers."""
+        lane = self.differences[index].lane
+        last = lane.offset + lane.length - 1
+        place = f"byte {lane.offset:,}" if last <= lane.offset else f"bytes {lane.offset:,}-{last:,}"
+        return f"{place} of {figures.count(self.bytes)}"
+
+    def token_of(self, index: int) -> str:
+        """Say at which of the stored ids a difference begins."""
+        return f"token {self.differences[index].token + 1:,} of {len(self.ids):,}"
 
 
 def inspect(detail: SampleDetail, vocabulary: Vocabulary) -> Inspection | None:
@@ -47,75 +83,69 @@ def inspect(detail: SampleDetail, vocabulary: Vocabulary) -> Inspection | None:
     if tokens is None or tokens.output_ids is None:
         return None
     ids = tuple(tokens.output_ids)
-    if tokens.evidence not in COMPARED:
-        billed, counted = figures.count(detail.row.billed_output_tokens), figures.count(len(ids))
-        why = "Conflict: what was billed or said does not fit" if tokens.evidence == "conflict" else "Counted only"
-        note = f"{why}; no ids are proved. One lane, the canonical encoding: billed {billed}, counted {counted}."
-        return Inspection(ids, (Lane(0, 0, ids, ids, "="),), False, note)
+    whole = (Lane(0, 0, ids, ids, "="),)
     unknown = vocabulary.first_unknown(ids)
     if unknown is not None:
         note = f"Id {unknown} is not in this run's vocabulary, so the ids cannot be aligned."
-        return Inspection(ids, (Lane(0, 0, ids, ids, "="),), False, note)
-    rebuilt = apply_spans(ids, tokens.spans, vocabulary)
-    name = "proved" if tokens.evidence in PROVED else "inferred"
-    note = f"The {name} ids against the canonical encoding of the same text; only what differs is doubled."
-    if not tokens.spans:
-        note = f"The {name} ids are the canonical encoding: nothing differs."
-    return Inspection(ids, lanes(ids, rebuilt, vocabulary), True, note, name)
+        return Inspection(ids, whole, False, note)
+    if tokens.evidence not in COMPARED:
+        billed, counted = figures.count(detail.row.billed_output_tokens), figures.count(len(ids))
+        why = "Conflict: what was billed or said does not fit" if tokens.evidence == "conflict" else "Counted only"
+        name, lead = UNPROVED_NAME, f"{why}; no ids are proved."
+        if not tokens.spans:
+            note = f"{lead} One lane, the canonical encoding: billed {billed}, counted {counted}."
+            return Inspection(ids, whole, False, note)
+        note = f"{lead} The stored ids follow what was seen, against the canonical encoding: billed {billed}."
+    else:
+        name = "proved" if tokens.evidence in PROVED else "inferred"
+        note = f"The {name} ids against the canonical encoding of the same text; only what differs is doubled."
+        if not tokens.spans:
+            note = f"The {name} ids are the canonical encoding: nothing differs."
+    found = lanes_of(ids, tokens.spans, vocabulary)
+    return Inspection(ids, found, True, note, name, _differences(found, vocabulary), _end_of(found))
 
 
-def apply_spans(ids: Sequence[int], spans: Sequence[Span], vocabulary: Vocabulary) -> tuple[int, ...]:
-    """Rebuild the second tokenization from the first and the spans where they differ."""
-    rebuilt: list[int] = []
-    waiting = sorted(spans, key=lambda span: span.offset)
-    offset = index = 0
-    while index < len(ids) or waiting:
-        if waiting and (waiting[0].offset <= offset or index >= len(ids)):
-            span = waiting.pop(0)
-            rebuilt += span.b_ids
-            offset += span.length
-            index += len(span.a_ids)
-            continue
-        rebuilt.append(ids[index])
-        offset += len(vocabulary.bytes_of(ids[index]))
-        index += 1
-    return tuple(rebuilt)
+def lanes_of(ids: Sequence[int], spans: Sequence[Span], vocabulary: Vocabulary) -> tuple[Lane, ...]:
+    """Put what both tokenizations share between the spans where they differ.
+
+    Args:
+        ids: the first tokenization.
+        spans: where the second differs, by its offset in the first; those of `tokdiff.align`.
+        vocabulary: must know every id.
+    """
+    found: list[Lane] = []
+    offset = start = index = 0
+    for span in sorted(spans, key=lambda span: span.offset):
+        first = offset
+        while offset < span.offset and index < len(ids):
+            offset += len(vocabulary.bytes_of(ids[index]))
+            index += 1
+        if index > start:
+            found.append(Lane(first, offset - first, tuple(ids[start:index]), tuple(ids[start:index]), "="))
+        found.append(Lane(span.offset, span.length, span.a_ids, span.b_ids, span.kind))
+        index += len(span.a_ids)
+        offset, start = span.offset + span.length, index
+    if start < len(ids):
+        rest = tuple(ids[start:])
+        found.append(Lane(offset, len(vocabulary.decode(rest)), rest, rest, "="))
+    return tuple(found)
 
 
-def cause(lane: Lane, vocabulary: Vocabulary) -> str:
-    """Explain a span: what happened and what to do about it."""
-    match lane.kind:
-        case "~" if any(_is_partial(vocabulary.bytes_of(token_id)) for token_id in lane.a_ids):
-            return (
-                f"The model wrote a character in pieces ({len(lane.a_ids)} tokens) that the tokenizer would merge."
-                " Same bytes: train on the proved ids."
-            )
-        case "~":
-            return (
-                "The model cut the text otherwise than the tokenizer would. Same bytes: train on the proved ids,"
-                " not on a re-encoding."
-            )
-        case "!":
-            return (
-                "The texts differ: something was lost or rewritten between the model and the reply."
-                " Look at the raw reply before training on it."
-            )
-        case "+" if _is_partial(vocabulary.decode(lane.a_ids)):
-            return "The answer was cut in mid-character: these bytes are no whole character, so no text has them."
-        case "+":
-            return "The model sampled these and the text of the reply does not have them: the API stripped them."
-        case _:
-            return "Only the rebuilt text has these; the model did not sample them."
+def _differences(found: Sequence[Lane], vocabulary: Vocabulary) -> tuple[Difference, ...]:
+    differences: list[Difference] = []
+    token = 0
+    before = b""
+    for lane, following in zip_longest(found, found[1:]):
+        if lane.kind != "=":
+            after = b"" if following is None else vocabulary.decode(following.a_ids[:_NEAR_TOKENS])
+            differences.append(Difference(lane, token, before, after))
+        token += len(lane.a_ids)
+        before = vocabulary.decode(lane.a_ids[-_NEAR_TOKENS:])
+    return tuple(differences)
 
 
-def describe_side(ids: Sequence[int], vocabulary: Vocabulary) -> tuple[str, str]:
-    """Write one side of a span as ids and as bytes per token."""
-    if not ids:
-        return ("none", "")
-    shown = ids[:24]
-    more = f" and {len(ids) - len(shown)} more" if len(ids) > len(shown) else ""
-    numbers = ", ".join(map(str, shown)) + more
-    return (f"[{numbers}]", " | ".join(vocabulary.bytes_of(token_id).hex(" ") for token_id in shown) + more)
+def _end_of(found: Sequence[Lane]) -> int:
+    return found[-1].offset + found[-1].length if found else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,11 +202,3 @@ def tail_verdict(
     if last == wanted:
         return (f"The last id is {wanted}, {expected}: the expected end (finish reason {finish}).", True)
     return (f"{expected} ({wanted}) should end the answer, but the last id is {last}: {shown}", False)
-
-
-def _is_partial(data: bytes) -> bool:
-    try:
-        data.decode("utf-8")
-    except UnicodeDecodeError:
-        return True
-    return False

@@ -266,6 +266,7 @@ VIEW_KEYS: Final[dict[View, tuple[Key, ...]]] = {
         ),
         Key("diff.ids", "i", "toggle_ids", "Ids", "Show token ids, or their text.", "always"),
         Key("diff.bytes", "b", "toggle_bytes", "Bytes", "Show each token's bytes in hex.", "wide"),
+        Key("diff.wrap", "w", "toggle_wrap", "Wrap", "Wrap lines, or show each line of the text in one row.", "wide"),
         Key("diff.spans", "m", "toggle_spans", "Spans", "Show or hide the list of spans.", "wide"),
         Key("diff.texts", "v", "toggle_texts", "Texts", "The reply's texts beside the rebuilt raw text.", "always"),
         Key("diff.tail", "t", "toggle_tail", "Tail", "The last ids, each alone and in context.", "always"),

@@ -90,14 +90,8 @@ def compare_texts(parts: Sequence[ReplyPart], raw: str, *, ascii_: bool = False)
     reply: list[tuple[str, str]] = []
     shown: list[tuple[str, str]] = []
     at = stripped = lost = 0
-    for part in parts:
+    for part, found, length in _found(parts, raw):
         reply.append((f"[{part.name}]\n", "$quiet"))
-        found = raw.find(part.text, at) if part.text else -1
-        wanted = part.text
-        if found < 0 and part.text.strip():
-            # Servers take blanks off the ends; what is between must be there word for word.
-            wanted = part.text.strip()
-            found = raw.find(wanted, at)
         if found < 0:
             lost += len(part.text)
             reply += [(f"[{part.text}]", _MISSING), ("\n", "")] if part.text else []
@@ -105,13 +99,41 @@ def compare_texts(parts: Sequence[ReplyPart], raw: str, *, ascii_: bool = False)
         if found > at:
             stripped += found - at
             shown += _bracketed(raw[at:found], ascii_=ascii_)
-        shown.append((raw[found : found + len(wanted)], ""))
+        at = found + length
+        shown.append((raw[found:at], ""))
         reply.append((f"{part.text}\n", ""))
-        at = found + len(wanted)
     if at < len(raw):
         stripped += len(raw) - at
         shown += _bracketed(raw[at:], ascii_=ascii_)
     return Compared(tuple(reply), tuple(shown), stripped, lost)
+
+
+def place_name(parts: Sequence[ReplyPart], raw: str, offset_bytes: int) -> str:
+    """Name the text of the reply that a byte of the raw text lies in; '' where the reply does not have it.
+
+    Args:
+        parts: texts of the reply.
+        raw: the text that the model itself wrote.
+        offset_bytes: counted in the UTF-8 bytes of `raw`.
+    """
+    at = len(raw.encode("utf-8", "surrogatepass")[:offset_bytes].decode("utf-8", "ignore"))
+    return next(
+        (part.name for part, found, length in _found(parts, raw) if 0 <= found <= at < found + length),
+        "",
+    )
+
+
+def _found(parts: Sequence[ReplyPart], raw: str) -> Iterator[tuple[ReplyPart, int, int]]:
+    """Yield each text with its place in the raw text and its length there; the place is -1 where it is not found."""
+    at = 0
+    for part in parts:
+        found, wanted = raw.find(part.text, at) if part.text else -1, part.text
+        if found < 0 and part.text.strip():
+            # Servers take blanks off the ends; what is between must be there word for word.
+            wanted = part.text.strip()
+            found = raw.find(wanted, at)
+        yield part, found, len(wanted)
+        at = at if found < 0 else found + len(wanted)
 
 
 def _bracketed(text: str, *, ascii_: bool) -> list[tuple[str, str]]:

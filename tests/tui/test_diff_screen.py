@@ -1,11 +1,14 @@
 """The token inspector at both sizes."""
 
+from dataclasses import replace
+
 import pytest
 
+from eagletui.core.tokdiff import align
 from eagletui.ledger.reader import LedgerReader
 from eagletui.tui.sample_order import SampleOrder
 from tests.tui.driving import NARROW, WIDE, Screens, opened
-from tests.tui.factory import Built, answer, result_for
+from tests.tui.factory import Built, add_prompts, answer, result_for, send, split_one, tokenizer
 
 
 async def open_on(screens: Screens, key: str) -> None:
@@ -19,13 +22,19 @@ async def test_differing_spans_are_doubled_and_explained(busy: Built) -> None:
         await open_on(screens, "s-000012")
         assert "span 1/2   billed 29   counted 29   drift 0   streamed, resegmented" in screens.lines[2]
         assert "proved     ·kept│·the│[·l│amp]│·the" in screens.text
-        assert "canonical  ·kept│·the│[·lamp]│·the" in screens.text
-        assert "~ span 1 of 2: same bytes, 2 ids against 1 id (+1)" in screens.text
+        assert "canonical  ·kept│·the│[·lamp] │·the" in screens.text
+        assert "~ span 1 of 2: same 5 bytes, 2 tokens against 1 token" in screens.text
         assert "The│·fog│·rolled│·in│.│<|im_end|>" in screens.text
-        assert "proved    [303, 1613]   20 6c | 61 6d 70" in screens.text
-        assert "canonical [17559]   20 6c 61 6d 70" in screens.text
-        assert "Same bytes: train on the proved ids" in screens.text
-        assert "~ same bytes, other ids" in screens.text
+        assert "Span 1 of 2, in content: bytes 13-17 of 112" in screens.text
+        assert "token 5 of 29" in screens.text
+        assert [screens.line_with(part)[2:32].rstrip() for part in ("2 ids  ", "5 bytes  ", "1 id  ")] == [
+            "2 ids      │303  │1613    │",
+            "5 bytes    │20 6c 61 6d 70│  o",
+            "1 id       │17559         │",
+        ]
+        assert "in 2 tokens, and the tokenizer has one token for it." in screens.text
+        assert "Same bytes: train on the" in screens.text
+        assert "canonical: its text encoded again" in screens.text
 
 
 @pytest.mark.slow
@@ -148,3 +157,52 @@ async def test_without_the_vocabulary_the_inspector_says_so(busy: Built) -> None
     async with opened(busy, WIDE) as screens:
         await open_on(screens, "s-000012")
         assert "The run folder has no vocabulary" in screens.text
+
+
+@pytest.mark.slow
+async def test_a_span_deep_in_a_long_answer_is_brought_into_view(busy: Built) -> None:
+    text = "Eira kept the lamp.\n\n" * 4_000
+    add_prompts(busy, [("long", "b3_magicoder", "Long.")])
+    vocabulary = tokenizer().vocabulary
+    canonical = tokenizer().encode(text)
+    proved = split_one(canonical, vocabulary, len(canonical) - 20)
+    with busy.writer() as writer:
+        attempts = send(writer, 20)
+        tokens = replace(
+            result_for("x", "streamed"),
+            output_ids=proved,
+            raw=text,
+            spans=align(proved, canonical, vocabulary),
+        )
+        answer(writer, attempts[-1], tokens)
+    async with opened(busy, NARROW) as screens:
+        await open_on(screens, "long")
+        assert "> " in screens.line_with("proved  ")
+        assert "canonical  " in screens.text
+        await screens.press("w")
+        assert "a line a row" in screens.text
+        assert "> " in screens.line_with("proved  ")
+
+
+async def test_w_shows_each_line_of_the_text_in_one_row(busy: Built) -> None:
+    async with opened(busy, WIDE) as screens:
+        await open_on(screens, "s-000006")
+        assert "as text, wrapped" in screens.text
+        assert "·kept│·the│[" in screens.text
+        await screens.press("w")
+        assert "a line a row" in screens.text
+        await screens.press("l", "l", "l", "l")
+        assert "·kept│·the│[" not in screens.text
+        assert "·vinegar│.│⏎" in screens.text
+        await screens.press("w")
+        assert "·kept│·the│[" in screens.text
+
+
+async def test_a_wrong_end_is_told_without_being_asked_for(busy: Built) -> None:
+    add_prompts(busy, [("wrong", "b3_magicoder", "Wrong.")])
+    with busy.writer() as writer:
+        attempts = send(writer, 20)
+        answer(writer, attempts[-1], result_for("It ends in cha", "streamed", finish="length"))
+    async with opened(busy, WIDE) as screens:
+        await open_on(screens, "wrong")
+        assert "<|im_end|> (2) should end the answer, but the last id is" in screens.text

@@ -10,7 +10,7 @@ from eagletui.core.tokdiff import align, lanes
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_samples import SampleDetail
 from eagletui.tui.end_token import expected_end
-from eagletui.tui.inspection import apply_spans, cause, describe_side, inspect, tail_rows, tail_verdict
+from eagletui.tui.inspection import inspect, lanes_of, tail_rows, tail_verdict
 from tests.tui.factory import Built, tokenizer
 from tests.tui.test_lane_lines import VOCABULARY
 
@@ -23,8 +23,8 @@ def detail_of(built: Built, key: str) -> SampleDetail:
 
 
 @given(st.lists(st.integers(0, 15), max_size=60), st.lists(st.integers(0, 15), max_size=60))
-def test_the_second_list_is_rebuilt_from_the_first_and_the_spans(a: list[int], b: list[int]) -> None:
-    assert list(apply_spans(a, align(a, b, VOCABULARY), VOCABULARY)) == b
+def test_both_tokenizations_are_put_together_from_the_first_and_the_spans(a: list[int], b: list[int]) -> None:
+    assert lanes_of(a, align(a, b, VOCABULARY), VOCABULARY) == lanes(a, b, VOCABULARY)
 
 
 def test_a_proved_sample_is_compared_with_the_canonical_encoding(busy: Built) -> None:
@@ -61,22 +61,25 @@ def test_an_id_outside_the_vocabulary_is_named_instead_of_aligned(busy: Built) -
     assert "Id 999999 is not in this run's vocabulary" in shown.note
 
 
-def test_every_kind_of_span_has_a_cause_in_words() -> None:
-    def first(a: list[int], b: list[int]) -> str:
-        return next(cause(lane, VOCABULARY) for lane in lanes(a, b, VOCABULARY) if lane.kind != "=")
-
-    assert first([5, 6, 7], [8]).startswith("The model wrote a character in pieces (3 tokens)")
-    assert first([0, 1], [2]).startswith("The model cut the text otherwise than the tokenizer would.")
-    assert first([3, 0], [3, 1]).startswith("The texts differ")
-    assert first([3, 5, 6], [3]).startswith("The answer was cut in mid-character")
-    assert "the API stripped them" in first([3, 15], [3])
-    assert "the model did not sample them" in first([3], [3, 4])
+def test_a_span_is_placed_by_byte_and_token_among_all(busy: Built) -> None:
+    shown = inspect(detail_of(busy, "spans2"), tokenizer().vocabulary)
+    assert shown is not None
+    assert (shown.bytes_of(0), shown.token_of(0)) == ("bytes 13-17 of 112", "token 5 of 29")
+    assert [difference.token for difference in shown.differences] == [4, 12]
 
 
-def test_a_side_of_a_span_is_written_as_ids_and_bytes() -> None:
-    assert describe_side((5, 6, 7), VOCABULARY) == ("[5, 6, 7]", "e2 | 80 | 94")
-    assert describe_side((), VOCABULARY) == ("none", "")
-    assert describe_side((0,) * 30, VOCABULARY)[0].endswith("and 6 more]")
+def test_ids_that_contradict_a_bill_are_shown_beside_the_canonical_ones(busy: Built) -> None:
+    detail = detail_of(busy, "spans1")
+    assert detail.tokens is not None
+    shown = inspect(replace(detail, tokens=replace(detail.tokens, evidence="conflict")), tokenizer().vocabulary)
+    assert shown is not None
+    assert shown.is_compared
+    assert shown.a_name == "stored"
+    assert (
+        shown.differences[0]
+        .cause(tokenizer().vocabulary, "stored")
+        .endswith("nothing proves which of the two the model sampled.")
+    )
 
 
 def test_the_tail_spells_each_id_alone_and_in_context() -> None:

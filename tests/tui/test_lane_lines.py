@@ -30,7 +30,7 @@ WIDE = LaneOptions(76)
 
 
 def texts(lines: list[LaneLine]) -> list[str]:
-    return ["".join(text for text, _ in line.pieces).rstrip() for line in lines]
+    return ["".join(text for text, _ in line.pieces()).rstrip() for line in lines]
 
 
 def test_agreement_is_one_lane_and_a_span_is_doubled_with_its_reason() -> None:
@@ -39,8 +39,8 @@ def test_agreement_is_one_lane_and_a_span_is_doubled_with_its_reason() -> None:
     shown = texts(lay_out(lanes(a, b, VOCABULARY), VOCABULARY, WIDE))
     assert shown == [
         "       0  proved     ·kept│[<E2>│<80>│<94>]│·kept│<|im_end|>",
-        "          canonical  ·kept│[—]│·kept│<|im_end|>",
-        "          ~ span 1 of 1: same bytes, 3 ids against 1 id (+2)",
+        "          canonical  ·kept│[—]             │·kept│<|im_end|>",
+        "          ~ span 1 of 1: same 3 bytes, 3 tokens against 1 token",
         "",
     ]
 
@@ -51,17 +51,17 @@ def test_context_before_a_span_is_short_and_offsets_count_bytes() -> None:
     shown = texts(lay_out(lanes(a, b, VOCABULARY), VOCABULARY, WIDE))
     assert shown[0] == "       0  ·kept│·kept│·kept"
     assert shown[1] == "      15  proved     ·kept│·kept│[a│b]│·kept"
-    assert shown[2] == "          canonical  ·kept│·kept│[ab]│·kept"
+    assert shown[2] == "          canonical  ·kept│·kept│[ab] │·kept"
 
 
 def test_each_kind_of_span_is_said_in_words() -> None:
     def words(a: list[int], b: list[int]) -> list[str]:
         return [span_words(lane) for lane in lanes(a, b, VOCABULARY) if lane.kind != "="]
 
-    assert words([0, 1], [2]) == ["same bytes, 2 ids against 1 id (+1)"]
-    assert words([3, 0], [3, 1]) == ["different text, 1 id against 1 id (+0)"]
-    assert words([3, 0], [3]) == ["only proved, 1 id (+1)"]
-    assert words([3], [3, 4]) == ["only canonical, 1 id (-1)"]
+    assert words([0, 1], [2]) == ["same 2 bytes, 2 tokens against 1 token"]
+    assert words([3, 0], [3, 1]) == ["different text, 1 token against 1 token"]
+    assert words([3, 0], [3]) == ["only proved, 1 token"]
+    assert words([3], [3, 4]) == ["only canonical, 1 token"]
 
 
 def test_ids_and_bytes_take_the_place_of_text() -> None:
@@ -99,11 +99,21 @@ def test_no_line_is_wider_than_asked_and_every_span_is_there(
     options = LaneOptions(width, view, ascii_)  # type: ignore[arg-type]
     found = lanes(a, b, VOCABULARY)
     lines = lay_out(found, VOCABULARY, options)
-    assert max((cell_width("".join(text for text, _ in line.pieces)) for line in lines), default=0) <= width
+    assert max((cell_width("".join(text for text, _ in line.pieces())) for line in lines), default=0) <= width
     spans = sum(lane.kind != "=" for lane in found)
     assert {line.span for line in lines if line.span is not None} == set(range(spans))
-    plain = "".join(text for line in lines for text, _ in line.pieces)
+    plain = "".join(text for line in lines for text, _ in line.pieces())
     assert "\x1b" not in plain
     assert "\u202e" not in plain
     if ascii_:
         assert plain.isascii()
+
+
+def test_unwrapped_each_line_of_the_text_is_one_row_and_every_span_has_its_column() -> None:
+    a = [3] * 30 + [4] + [3] * 3 + [0, 1] + [3] * 30 + [4, 3]
+    b = [3] * 30 + [4] + [3] * 3 + [2] + [3] * 30 + [4, 3]
+    lines = lay_out(lanes(a, b, VOCABULARY), VOCABULARY, LaneOptions(40, wrap=False))
+    assert [line.row for line in lines] == ["plain", "a", "b", "note", "gap", "plain"]
+    assert texts(lines)[0].endswith("│·kept│⏎")
+    assert texts(lines)[1][lines[1].column(0) :].startswith("[a│b]")
+    assert max(cell_width(text) for text in texts(lines)) == max(line.cells for line in lines) - 1

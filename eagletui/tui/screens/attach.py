@@ -101,7 +101,7 @@ class AttachScreen(ViewScreen):
             self._list()
 
     def _list(self) -> None:
-        if self.app.screen is self:
+        if self.is_current:
             background.start(self, "list the runs", self._read, group="runs")
 
     async def _read(self) -> None:

@@ -1,54 +1,38 @@
 """The token inspector: proved ids against the canonical encoding, the spans where they differ, and the tail."""
 
-from textwrap import wrap
+import asyncio
+from functools import partial
 from typing import ClassVar, Final
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
-from textual.content import Content
 
-from eagletui.core.tokdiff import Lane
 from eagletui.core.vocabulary import Vocabulary
 from eagletui.ledger.reader_samples import SampleDetail
 from eagletui.ledger.snapshot import Snapshot
-from eagletui.tui import background, figures
+from eagletui.tui import background, inspector_text
 from eagletui.tui.end_token import expected_end
-from eagletui.tui.evidence_worth import worth
-from eagletui.tui.inspection import (
-    Inspection,
-    TailRow,
-    cause,
-    describe_side,
-    inspect,
-    tail_rows,
-    tail_verdict,
-)
-from eagletui.tui.inspection_columns import span_columns, tail_columns
+from eagletui.tui.inspection import Inspection, TailRow, inspect, tail_rows
+from eagletui.tui.inspection_columns import SpanRow, span_columns, span_rows, tail_columns
 from eagletui.tui.keys import View as ScreenView
 from eagletui.tui.keys import bindings
-from eagletui.tui.lane_lines import LaneOptions, View, lay_out, lay_out_one
-from eagletui.tui.reply_text import Compared, compare_texts, reply_parts, texts_sentence
+from eagletui.tui.lane_lines import LaneLine, LaneOptions, View, lay_out, lay_out_one
+from eagletui.tui.reply_text import Compared, ReplyPart, compare_texts, place_name, reply_parts, texts_sentence
 from eagletui.tui.run_view import RunView
 from eagletui.tui.sample_order import SampleOrder
-from eagletui.tui.sample_text import attempt_line, sample_document
+from eagletui.tui.sample_text import sample_document
 from eagletui.tui.screens.clip import copy_text, save_text
 from eagletui.tui.screens.frame import FramedScreen
 from eagletui.tui.theme import is_ascii
 from eagletui.tui.widgets.ledger_table import LedgerTable
-from eagletui.tui.widgets.safe_text import Piece, SafeText, name_panel, note_panel, stacked, styled
+from eagletui.tui.widgets.safe_text import SafeText, name_panel, note_panel, stacked, styled
 from eagletui.tui.widgets.text_pair import TextPair
 from eagletui.tui.widgets.token_lane import TokenLane
 
-_LEGEND: Final = "· space  ⏎ newline  → tab  <E2> raw byte  [ ] differs"
-_KINDS: Final = """~ same bytes, other ids
-! different text
-+ only proved (the API cut it)
-- only canonical"""
 _TALL_ROWS: Final = 30
-_SIDE_CELLS: Final = 10
-"""Of the labels beside what is said of a span."""
-_ASCII_LEGEND: Final = ". space  \\n newline  -> tab  <E2> raw byte  [ ] differs"
+_LAID_OUT_AT_ONCE: Final = 3_000
+"""Tokens; longer answers are laid out beside the screen, which answers keys meanwhile."""
 
 
 class DiffScreen(FramedScreen):
@@ -75,6 +59,8 @@ class DiffScreen(FramedScreen):
         self._view: View = "text"
         self._seen: Snapshot | None = None
         self._texts: Compared | None = None
+        self._parts: tuple[ReplyPart, ...] = ()
+        self._wraps = True
 
     def compose_body(self) -> ComposeResult:
         """Lay out the stream, the list of spans and the explanation."""
@@ -82,13 +68,12 @@ class DiffScreen(FramedScreen):
         yield TextPair(id="texts", classes="-hidden")
         with Horizontal(id="diff-body"):
             with Vertical(id="tokens", classes="panel"):
-                yield SafeText(id="legend")
                 yield TokenLane(id="lane")
                 yield LedgerTable[TailRow](tail_columns(), id="tail", empty="no ids", classes="-hidden")
                 yield SafeText(id="no-ids", classes="-hidden")
             with Vertical(id="span-list", classes="panel"):
-                yield LedgerTable[tuple[int, Lane]](span_columns(), id="spans", empty="no span differs")
-                yield SafeText(_KINDS, id="kinds")
+                yield LedgerTable[SpanRow](span_columns(), id="spans", empty="no span differs")
+                yield SafeText(id="kinds")
         with Vertical(id="span-panel", classes="panel"):
             yield SafeText(id="span-text")
 
@@ -105,7 +90,7 @@ class DiffScreen(FramedScreen):
         return self.query_one("#lane", TokenLane)
 
     @property
-    def spans(self) -> LedgerTable[tuple[int, Lane]]:
+    def spans(self) -> LedgerTable[SpanRow]:
         """The list of spans."""
         return self.query_one("#spans", LedgerTable)
 
@@ -127,37 +112,42 @@ class DiffScreen(FramedScreen):
         key = self._key
         detail = await self.eagle.reader.sample(key)
         vocabulary = await self.eagle.vocabulary()
+        inspection = None
+        parts: tuple[ReplyPart, ...] = ()
+        if detail is not None and vocabulary is not None:
+            inspection, parts = await asyncio.to_thread(_look_at, detail, vocabulary)
         if key != self._key:
             return
         self._detail, self._vocabulary = detail, vocabulary
-        self._inspection = None if detail is None or vocabulary is None else inspect(detail, vocabulary)
+        self._inspection, self._parts = inspection, parts
         self._show()
 
     def _show(self) -> None:
         detail, inspection = self._detail, self._inspection
         ascii_ = is_ascii(self.app)
-        self.query_one("#crumbs", SafeText).show(self._crumbs(ascii_))
-        self.query_one("#legend", SafeText).show(
-            styled((_ASCII_LEGEND if ascii_ else _LEGEND, "$quiet"), ascii_=ascii_)
-        )
+        self._say_crumbs()
         has_ids = inspection is not None
         if detail is None or detail.reply is None:
             self._let_show_texts(False)
         self._show_texts()
         self.query_one("#no-ids").set_class(has_ids, "-hidden")
-        self.query_one("#legend").set_class(not has_ids, "-hidden")
         self.lane.set_class(not has_ids or self._shows_tail, "-hidden")
         self.tail.set_class(not has_ids or not self._shows_tail, "-hidden")
         if inspection is None or self._vocabulary is None:
-            self.query_one("#no-ids", SafeText).show(stacked(self._why_no_ids(detail, ascii_)))
+            why = inspector_text.why_no_ids(
+                detail, self._key, has_vocabulary=self._vocabulary is not None, ascii_=ascii_
+            )
+            self.query_one("#no-ids", SafeText).show(stacked(why))
+            self.query_one("#kinds", SafeText).say("")
             self.spans.fill([])
             name_panel(self.query_one("#span-panel"), "Evidence")
             self.query_one("#span-text", SafeText).say("There are no ids to compare.")
             return
-        self._lay_out()
-        self.spans.fill(list(enumerate(inspection.spans)), cursor=0)
+        self.query_one("#kinds", SafeText).say("\n".join(inspector_text.kinds_lines(inspection)))
+        self.spans.fill(span_rows(inspection, self._vocabulary, ascii_=ascii_), cursor=0)
         self.tail.fill(tail_rows(inspection.ids, self._vocabulary, ascii_=ascii_), cursor=len(inspection.ids))
-        self.lane.go_to(0 if inspection.spans else None)
+        self.lane.span = 0 if inspection.spans else None
+        self._lay_out()
         self._explain()
 
     @property
@@ -169,60 +159,50 @@ class DiffScreen(FramedScreen):
         return not self.query_one("#texts").has_class("-hidden")
 
     def _lay_out(self, *, keep_place: bool = False) -> None:
-        if self._inspection is None or self._vocabulary is None:
+        """Write the tokens for the present width and view, and bring the current span into view."""
+        inspection, vocabulary = self._inspection, self._vocabulary
+        if inspection is None or vocabulary is None:
             return
-        name = self._inspection.a_name
-        options = LaneOptions(self.lane.token_width, self._view, is_ascii(self.app), name)
-        if self._inspection.is_compared:
-            lines = lay_out(self._inspection.lanes, self._vocabulary, options)
-        else:
-            lines = lay_out_one(self._inspection.ids, self._vocabulary, options)
-        self.lane.show(lines, keep_place=keep_place)
+        options = LaneOptions(
+            self.lane.token_width, self._view, is_ascii(self.app), inspection.a_name, wrap=self._wraps
+        )
         self._name_tokens()
+        if len(inspection.ids) <= _LAID_OUT_AT_ONCE:
+            self._show_lines(_lines(inspection, vocabulary, options), options, keep_place=keep_place)
+        else:
+            work = partial(self._lay_out_beside, inspection, vocabulary, options, keep_place)
+            background.start(self, "lay the tokens out", work, group="layout")
+
+    async def _lay_out_beside(
+        self, inspection: Inspection, vocabulary: Vocabulary, options: LaneOptions, keep_place: bool
+    ) -> None:
+        lines = await asyncio.to_thread(_lines, inspection, vocabulary, options)
+        if inspection is self._inspection:
+            self._show_lines(lines, options, keep_place=keep_place)
+
+    def _show_lines(self, lines: list[LaneLine], options: LaneOptions, *, keep_place: bool) -> None:
+        self.lane.show(lines, wrap=options.wrap, keep_place=keep_place)
+        self.lane.go_to(self.lane.span)
 
     def _name_tokens(self) -> None:
-        name_panel(self.query_one("#tokens"), "Last ids, each alone and in context" if self._shows_tail else "Tokens")
-        note_panel(self.query_one("#tokens"), "" if self._shows_tail else f"as {self._view}")
+        panel = self.query_one("#tokens")
+        if self._shows_tail:
+            name_panel(panel, "Last ids, each alone and in context")
+            note_panel(panel, "")
+            return
+        name_panel(panel, f"Tokens: {inspector_text.legend(ascii_=is_ascii(self.app))}")
+        note_panel(panel, f"as {self._view}, {'wrapped' if self._wraps else 'a line a row, h l go along it'}")
 
-    def _crumbs(self, ascii_: bool) -> Content:
-        detail = self._detail
-        wide = self.app.size.width >= 100
-        pieces: list[Piece] = [("2 Samples > ", "$quiet")] if wide else []
-        pieces.append((self._key, "bold"))
-        if len(self._order) > 1:
-            pieces.append((f" {self._at + 1:,}/{len(self._order):,}", "$quiet"))
-        if detail is None:
-            pieces.append("   no such sample")
-            return styled(*pieces, ascii_=ascii_)
-        row = detail.row
-        gap = "   " if wide else "  "
+    def _say_crumbs(self) -> None:
         spans = 0 if self._inspection is None else len(self._inspection.spans)
-        if spans:
-            pieces.append((f"{gap}span {(self.lane.span or 0) + 1}/{spans}", "$proved"))
-        pieces.append(
-            f"{gap}billed {figures.count(row.billed_output_tokens)}{gap}counted {figures.count(row.output_tokens)}"
-            f"{gap}drift {figures.signed(row.drift_tokens)}"
+        pieces = inspector_text.crumbs(
+            self._detail,
+            self._key,
+            (self._at, len(self._order)),
+            (self.lane.span or 0, spans),
+            wide=self.app.size.width >= 100,
         )
-        if row.evidence is not None:
-            pieces.append(f"{gap}{row.evidence}, {row.usability}")
-        return styled(*pieces, ascii_=ascii_)
-
-    def _why_no_ids(self, detail: SampleDetail | None, ascii_: bool) -> list[Content]:
-        if detail is None:
-            return [styled(f"There is no sample {self._key}.", ascii_=ascii_)]
-        row = detail.row
-        lines: list[Content] = []
-        if detail.tokens is not None and self._vocabulary is None:
-            lines.append(styled(("The run folder has no vocabulary, so ids cannot be shown as text.", "$warning")))
-        elif detail.tokens is not None:
-            lines.append(styled("This format is used at text level: there are no ids. The raw text follows."))
-            lines += [styled(line, ascii_=ascii_) for line in detail.tokens.raw.splitlines()[:200]]
-        else:
-            lines.append(styled(f"No ids: the sample is {row.state.replace('_', ' ')}."))
-        if row.failure_kind:
-            lines.append(styled((f"{row.failure_kind}: {row.failure_detail or ''}", "$error"), ascii_=ascii_))
-        lines += [styled(attempt_line(attempt), ascii_=ascii_) for attempt in detail.attempts]
-        return lines
+        self.query_one("#crumbs", SafeText).show(styled(*pieces, ascii_=is_ascii(self.app)))
 
     def _explain(self) -> None:
         inspection, vocabulary, detail = self._inspection, self._vocabulary, self._detail
@@ -232,49 +212,35 @@ class DiffScreen(FramedScreen):
         ascii_ = is_ascii(self.app)
         if self._texts is not None and self._shows_texts:
             name_panel(panel, "Texts")
+            note_panel(panel, "")
             text.show(styled(texts_sentence(self._texts), ascii_=ascii_))
             return
+        run = self.eagle.view.snapshot.run if self.eagle.view is not None else None
+        expected = None if run is None else expected_end(run.format, detail.row.finish_reason)
+        end, is_right = inspector_text.end_line(inspection, detail, vocabulary, expected, ascii_=ascii_)
+        span, note = self.lane.span, ""
         if self._shows_tail:
-            run = self.eagle.view.snapshot.run if self.eagle.view is not None else None
-            finish = detail.row.finish_reason
-            expected = expected_end(run.format, finish) if run is not None else None
-            sentence, good = tail_verdict(inspection.ids, vocabulary, expected, finish)
-            trimmed = "   Cut in mid-character; the last partial one was dropped." if detail.tokens.tail_trimmed else ""
             name_panel(panel, "Tail")
-            text.show(styled((sentence + trimmed, "" if good else "bold $error"), ascii_=is_ascii(self.app)))
-            return
-        spans = inspection.spans
-        reason = detail.tokens.reason
-        if not spans or self.lane.span is None:
+            trimmed = "Cut in mid-character; the last partial one was dropped."
+            text.show(stacked([end, styled(trimmed)] if detail.tokens.tail_trimmed else [end]))
+        elif span is None or not inspection.spans:
             name_panel(panel, "Evidence")
-            believed = worth(detail.tokens.evidence)
-            text.show(stacked([styled(inspection.note), styled(believed), styled((reason, "$quiet"), ascii_=ascii_)]))
-            return
-        lane = spans[self.lane.span]
-        name_panel(panel, f"Span {self.lane.span + 1} of {len(spans)}")
-        lines: list[Content] = []
-        for name, ids, tone in ((inspection.a_name, lane.a_ids, "$proved"), ("canonical", lane.b_ids, "$rebuilt")):
-            numbers, data = describe_side(ids, vocabulary)
-            lines.append(styled((f"{name:<{_SIDE_CELLS}}", tone), f"{numbers}   ", (data, "$quiet")))
-        lines += self._hanging("cause", f"{lane.kind} {cause(lane, vocabulary)}")
-        if self.app.size.height >= _TALL_ROWS:
-            lines += self._hanging("evidence", worth(detail.tokens.evidence))
-        text.show(stacked(lines))
-
-    def _hanging(self, label: str, sentence: str) -> list[Content]:
-        """Write a sentence beside its label, its further lines below its first."""
-        room = max(20, self.query_one("#span-text").size.width - _SIDE_CELLS)
-        parts = wrap(sentence, room, break_on_hyphens=False)
-        return [
-            styled(((label if number == 0 else "").ljust(_SIDE_CELLS), "$quiet"), part)
-            for number, part in enumerate(parts)
-        ]
+            lines = inspector_text.evidence_lines(inspection, detail, ascii_=ascii_)
+            text.show(stacked([end, *lines] if not is_right else lines))
+        else:
+            offset = inspection.spans[span].offset
+            part = place_name(self._parts, detail.tokens.raw, offset)
+            name_panel(panel, inspector_text.span_title(inspection, span, part))
+            note = inspection.token_of(span)
+            room = max(20, text.size.width)
+            tall = self.app.size.height >= _TALL_ROWS
+            lines = inspector_text.span_lines(inspection, span, detail, vocabulary, room, tall=tall, ascii_=ascii_)
+            text.show(stacked([end, *lines] if not is_right else lines))
+        note_panel(panel, note)
 
     def on_token_lane_resized(self, message: TokenLane.Resized) -> None:
         """Lay the tokens out for the new width."""
-        span = self.lane.span
         self._lay_out(keep_place=True)
-        self.lane.go_to(span)
         self._explain()
 
     def on_ledger_table_moved(self, message: LedgerTable.Moved) -> None:
@@ -290,7 +256,7 @@ class DiffScreen(FramedScreen):
     def _go_to(self, span: int) -> None:
         self.lane.go_to(span)
         self.spans.move_to(span)
-        self.query_one("#crumbs", SafeText).show(self._crumbs(is_ascii(self.app)))
+        self._say_crumbs()
         self._explain()
 
     def _step_span(self, by: int) -> None:
@@ -333,9 +299,12 @@ class DiffScreen(FramedScreen):
 
     def _set_view(self, view: View) -> None:
         self._view = "text" if self._view == view else view
-        span = self.lane.span
         self._lay_out(keep_place=True)
-        self.lane.go_to(span)
+
+    def action_toggle_wrap(self) -> None:
+        """Break lines at the width, or only where the text has a line break."""
+        self._wraps = not self._wraps
+        self._lay_out()
 
     def action_toggle_spans(self) -> None:
         """Show or hide the list of spans; on narrow terminals it takes the place of the stream."""
@@ -365,8 +334,7 @@ class DiffScreen(FramedScreen):
         if detail is None or detail.reply is None or not self._shows_texts:
             return
         raw = "" if detail.tokens is None else detail.tokens.raw
-        parts = reply_parts(detail.reply.body, detail.reply.encoding)
-        self._texts = compare_texts(parts, raw, ascii_=is_ascii(self.app))
+        self._texts = compare_texts(self._parts, raw, ascii_=is_ascii(self.app))
         pair = self.query_one("#texts", TextPair)
         pair.show("left", f"Reply as returned, {detail.reply.encoding}", self._texts.reply)
         pair.show("right", "Raw text, rebuilt", self._texts.raw or (("(not rebuilt yet)", "$quiet"),))
@@ -408,3 +376,15 @@ class DiffScreen(FramedScreen):
         """Save everything about the sample to a file."""
         if self._detail is not None:
             save_text(self, self._key, sample_document(self._detail))
+
+
+def _look_at(detail: SampleDetail, vocabulary: Vocabulary) -> tuple[Inspection | None, tuple[ReplyPart, ...]]:
+    """Work a sample out: a long answer takes a moment, so it is done beside the screen."""
+    parts = () if detail.reply is None else tuple(reply_parts(detail.reply.body, detail.reply.encoding))
+    return inspect(detail, vocabulary), parts
+
+
+def _lines(inspection: Inspection, vocabulary: Vocabulary, options: LaneOptions) -> list[LaneLine]:
+    if inspection.is_compared:
+        return lay_out(inspection.lanes, vocabulary, options)
+    return lay_out_one(inspection.ids, vocabulary, options)
