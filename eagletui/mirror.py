@@ -11,9 +11,10 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Literal, Protocol
+from typing import Final, Protocol
 
 from eagletui.core.errors import EagleError, RunError
+from eagletui.core.reports import Report
 from eagletui.core.text import clean_line
 from eagletui.ledger.backup import back_up
 from eagletui.ledger.reader import LedgerReader
@@ -24,9 +25,6 @@ EVERY_S: Final = 30.0
 """Between two copies, so that one and the time it takes fit into a minute."""
 
 PROMISE_S: Final = 60.0
-
-Report = Callable[[Literal["info", "warn", "error"], str, str], object]
-"""Takes a level, a kind and a sentence."""
 
 
 class MirrorThread:

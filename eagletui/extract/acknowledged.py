@@ -90,8 +90,8 @@ class Stream:
     def hold(self) -> str | None:
         """Tell why the next shard must wait, one sentence; None where it may be written. Deletes what was acknowledged.
 
-        Whatever lies under a final name is committed: orphans are removed at the start, and the same thread that asks
-        seals and commits.
+        Whatever lies under a final name is committed: orphans are removed at the start, and the next shard begins when
+        the one before has its row.
         """
         waiting = self.delete_acknowledged(shard_files(self.folder))
         if waiting < self.ahead:

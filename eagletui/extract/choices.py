@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from eagletui.core.reports import Report
 from eagletui.extract.computing import Engine
 from eagletui.extract.engines import StoredChoice
 from eagletui.extract.gather import Progress
 from eagletui.extract.manifest import Manifest
-from eagletui.extract.sealer import Report
 from eagletui.extract.space import DiskSpace
 
 SEAL_AFTER_S: Final = 20.0

@@ -6,9 +6,9 @@ from typing import Literal
 
 from eagletui.core.errors import InputError
 from eagletui.core.features import FeatureLayers, Stored, feature_layers
+from eagletui.core.reports import Report
 from eagletui.core.text import clean_line
 from eagletui.extract.computing import Backend, Engine
-from eagletui.extract.sealer import Report
 from eagletui.models.facts import ModelFacts, read_facts
 from eagletui.models.load import DTypeChoice
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from eagletui.core.errors import RunError
 from eagletui.core.features import Stored, rows_per_shard, shard_number
+from eagletui.core.reports import Report
 from eagletui.core.subset import Candidate, choose
 from eagletui.extract.acknowledged import Stream, forget_acknowledged, read_acknowledged
 from eagletui.extract.computing import Backend
@@ -27,8 +28,9 @@ from eagletui.extract.manifest import (
     write_manifest,
     write_shard_list,
 )
+from eagletui.extract.open_shard import ShardKind
 from eagletui.extract.preflight import Need, foresee, require_room
-from eagletui.extract.sealer import Report, Sealer
+from eagletui.extract.shard_writer import ShardWriter
 from eagletui.extract.shards import SealedShard, ShardReader, remove_orphans
 from eagletui.extract.space import DiskSpace
 from eagletui.ledger.locks import RoleLock
@@ -164,16 +166,16 @@ def _extract(job: _Job, backend: Backend, stored: Stored) -> Extracted:
             write_manifest(out, manifest)
         used = (shard_number(path) or 0 for path in {*(shard.path for shard in listed), *read_acknowledged(out)})
         first = 1 + max(used, default=-1)
-        hold: Callable[[], str | None] = lambda: None  # noqa: E731 - a sealer that need not wait
+        hold: Callable[[], str | None] = lambda: None  # noqa: E731 - nothing to wait for
         if job.stream_ahead is not None:
             stream = Stream(out, job.stream_ahead)
             stream.begin([shard.path for shard in listed])
             hold = stream.hold
-        with Sealer(out, first, job.space, commit, watching.report, hold=hold) as sealer:
-            gatherer = Gatherer(backend, watching.report, stored, capacity, watching.step)
+        kind = ShardKind(facts.hidden_size, facts.dtype, stored, capacity, expected_rows=rows)
+        gatherer = Gatherer(backend, watching.report, watching.step)
+        with ShardWriter(out, first, kind, job.space, commit, watching.report, hold=hold) as writer:
             for start in range(0, len(missing), WINDOW_SAMPLES):
-                gatherer.add(list(checked.samples(missing[start : start + WINDOW_SAMPLES])), sealer, lambda: True)
-            gatherer.seal_open(sealer)
+                gatherer.add(list(checked.samples(missing[start : start + WINDOW_SAMPLES])), writer, lambda: True)
     shards = _listed_or_acknowledged(out)
     return Extracted(
         out=str(out),

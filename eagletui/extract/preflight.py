@@ -8,8 +8,8 @@ from eagletui.core.disk_outlook import TELLING_SAMPLES
 from eagletui.core.errors import InputError
 from eagletui.core.features import SIZE_MARGIN, Stored, folder_bytes, row_bytes
 from eagletui.core.quantization import differing
+from eagletui.core.reports import Report
 from eagletui.extract.engines import Order
-from eagletui.extract.sealer import Report
 from eagletui.extract.space import DiskSpace, size_text
 from eagletui.ledger.snapshot import Snapshot
 from eagletui.models.facts import stored_dtype

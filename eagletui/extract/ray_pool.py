@@ -18,10 +18,10 @@ from ray.exceptions import RayError, RayTaskError
 
 from eagletui.core.errors import EagleError, InputError, RunError
 from eagletui.core.features import FeatureLayers
+from eagletui.core.reports import Report
 from eagletui.core.text import clean_line
 from eagletui.extract.computing import Backend
 from eagletui.extract.engines import Order, open_backend
-from eagletui.extract.sealer import Report
 from eagletui.extract.shard_job import ShardJob, ShardMade, make_shard
 from eagletui.extract.storage import open_storage
 from eagletui.models.facts import ModelFacts

@@ -32,9 +32,10 @@ from eagletui.extract.manifest import (
     find_manifest,
     write_manifest,
 )
+from eagletui.extract.open_shard import ShardKind
 from eagletui.extract.preflight import Need, foresee, require_room, short_of, warn_of_other_weights
 from eagletui.extract.run_folder import agree_with_ledger, describe_run
-from eagletui.extract.sealer import Sealer
+from eagletui.extract.shard_writer import ShardWriter
 from eagletui.extract.shards import IdsSample, SealedShard
 from eagletui.extract.space import DiskSpace
 from eagletui.extract.storage import FolderStorage, Storage, open_storage
@@ -91,13 +92,13 @@ class RunExtractor:
         self._disk = choices.space or DiskSpace.below(folder.features_dir)
         self._manifest: Manifest | None = None
         self._backend: Described | None = None
-        self._gatherer: Gatherer | None = None
         self._row_bytes: int | None = None
+        self._expected_rows: int | None = None
         self._without_prompt_told = 0
         self.progress = Progress()
         self._stream: Stream | None = None
         self.storage: Storage = FolderStorage(folder.features_dir)
-        self._sealer: Sealer | None = None
+        self._shard_writer: ShardWriter | None = None
 
     def run(self) -> Done:
         """Extract until nothing is left, or until asked to stop.
@@ -163,6 +164,7 @@ class RunExtractor:
         need = Need(samples, tokens, facts.hidden_size, stored, present)
         if self._needs_all_room(config):
             require_room(self._disk, need, _ELSEWHERE)
+            self._expected_rows = tokens
         elif (ahead := self._ahead(config)) is not None:
             rows = min(tokens, (ahead + 1) * rows_per_shard(config.extract.shard_mib, facts.hidden_size, stored))
             require_room(self._disk, replace(need, tokens=rows), "or let --stream-ahead be smaller")
@@ -190,23 +192,24 @@ class RunExtractor:
 
     def _make_here(self, backend: Backend, stored: Stored, capacity_rows: int) -> Progress:
         """Compute in this process what waits, and what comes while the run is followed."""
-        gatherer = Gatherer(backend, self.report, stored, capacity_rows, self.choices.step)
-        self._gatherer = gatherer
+        gatherer = Gatherer(backend, self.report, self.choices.step)
         self.progress = gatherer.progress
+        facts = backend.facts
+        kind = ShardKind(facts.hidden_size, facts.dtype, stored, capacity_rows, self._expected_rows)
         while True:
-            with Sealer(
+            with ShardWriter(
                 self.folder.features_dir,
                 self.next_number(),
+                kind,
                 self._disk,
                 self.commit,
                 self.report,
                 storage=self.storage,
                 stopping=self.stop.is_set,
                 hold=self._stream.hold if self._stream else lambda: None,
-            ) as sealer:
-                self._sealer = sealer
-                self._work(gatherer, sealer)
-                gatherer.seal_open(sealer)
+            ) as writer:
+                self._shard_writer = writer
+                self._work(gatherer, writer)
             if self.stop.is_set() or not self.source.has_waiting():
                 break
         return gatherer.progress
@@ -252,18 +255,18 @@ class RunExtractor:
         """Tell the caller how far it is."""
         self.choices.step(self.progress)
 
-    def _work(self, gatherer: Gatherer, sealer: Sealer) -> None:
+    def _work(self, gatherer: Gatherer, writer: ShardWriter) -> None:
         while not self.stop.is_set():
-            sealer.check()
+            writer.check()
             over = self.is_over()
             samples = self.take(WINDOW_SAMPLES)
             if samples:
                 self.phase = "extracting"
-                gatherer.add(samples, sealer, lambda: not self.stop.is_set())
+                gatherer.add(samples, writer, lambda: not self.stop.is_set())
             elif over:
                 return
-            if self.choices.follow and gatherer.open_for_s > self.choices.seal_after_s:
-                gatherer.seal_open(sealer)
+            if self.choices.follow and writer.open_for_s > self.choices.seal_after_s:
+                writer.seal()
             if samples:
                 continue
             self.phase = "waiting"
@@ -430,8 +433,8 @@ class RunExtractor:
         ).detail()
 
     def _phase(self) -> str:
-        if self._sealer is not None and self._sealer.waits_for_space:
+        if self._shard_writer is not None and self._shard_writer.waits_for_space:
             return "waiting for disk space"
-        if self._sealer is not None and self._sealer.is_held:
+        if self._shard_writer is not None and self._shard_writer.is_held:
             return "waiting for the trainer"
         return self.phase

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from eagletui.core.features import Stored
+from eagletui.core.reports import Report
 from eagletui.extract.acknowledged import forget_acknowledged, read_acknowledged
 from eagletui.extract.computing import Described
 from eagletui.extract.describe import describe
@@ -15,7 +16,6 @@ from eagletui.extract.manifest import (
     write_manifest,
     write_shard_list,
 )
-from eagletui.extract.sealer import Report
 from eagletui.extract.storage import Storage
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer_extract import ExtractorWriter

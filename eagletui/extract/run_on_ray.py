@@ -9,11 +9,11 @@ from typing import Final, Literal, Protocol
 import ray
 
 from eagletui.core.features import FeatureLayers
+from eagletui.core.reports import Report
 from eagletui.core.text import clean_line
 from eagletui.extract.engines import Order
 from eagletui.extract.gather import Progress
 from eagletui.extract.ray_pool import Asked, Failure, RayPool, connect, disconnect, worker_share
-from eagletui.extract.sealer import Report
 from eagletui.extract.shard_job import ShardJob, ShardMade, plan_jobs
 from eagletui.extract.shards import IdsSample, SealedShard
 from eagletui.extract.storage import Storage

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 from eagletui.core.features import Stored
 from eagletui.extract.computing import Backend
-from eagletui.extract.shards import IdsSample, LostInFp8, OpenShard, SealedShard
-from eagletui.extract.storage import Storage, seal_into
+from eagletui.extract.open_shard import LostInFp8, OpenShard, ShardKind, as_bytes
+from eagletui.extract.shard_file import ShardFile
+from eagletui.extract.shards import IdsSample, SealedShard
+from eagletui.extract.storage import Storage, growing_in, publish_sealed
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,22 +63,35 @@ def make_shard(backend: Backend, job: ShardJob, stored: Stored, storage: Storage
     Raises:
         ModelError: the model cannot compute these ids.
         RunError: the shard could not be written or read back.
-        OSError, SafetensorError: this machine's disk is full or broken.
+        OSError: this machine's disk is full or broken.
     """
     facts = backend.facts
-    shard = OpenShard(facts.hidden_size, facts.dtype, stored, job.rows)
+    kind = ShardKind(facts.hidden_size, facts.dtype, stored, job.rows)
+    shard = OpenShard(kind, [sample.key for sample in job.samples])
     refused: list[RefusedSample] = []
-    began = time.perf_counter()
-    for computed in backend.compute(job.samples, lambda: True):
-        if computed.hidden_states is None:
-            refused.append(RefusedSample(computed.sample, str(computed.refusal)))
-            continue
-        try:
-            shard.add(computed.sample, computed.hidden_states)
-        except LostInFp8 as error:
-            refused.append(RefusedSample(computed.sample, str(error)))
-    compute_s = time.perf_counter() - began
-    sealed = seal_into(storage, job.number, shard, secrets.token_hex(6)) if shard.samples else None
+    sealed: SealedShard | None = None
+    compute_s, began = 0.0, time.perf_counter()
+    with (
+        growing_in(storage) as folder,
+        ShardFile(folder, job.number, shard.header_bytes, secrets.token_hex(6)) as file,
+    ):
+        for computed in backend.compute(job.samples, lambda: True):
+            compute_s += time.perf_counter() - began
+            if computed.hidden_states is None:
+                refused.append(RefusedSample(computed.sample, str(computed.refusal)))
+            else:
+                try:
+                    encoded = kind.encode(computed.sample, computed.hidden_states)
+                except LostInFp8 as error:
+                    refused.append(RefusedSample(computed.sample, str(error)))
+                else:
+                    file.append(as_bytes(encoded.states))
+                    shard.add(computed.sample, encoded.scales)
+            began = time.perf_counter()
+        if shard.samples:
+            file.complete(shard)
+            sealed = file.seal(shard)
+            publish_sealed(storage, folder, sealed.path)
     read_back = None if sealed is None else storage.digest(sealed.path)
     return ShardMade(job.number, sealed, read_back, tuple(refused), backend.choice, compute_s, socket.gethostname())
 

@@ -8,8 +8,7 @@ In fp8 there is `hidden_states_scales` float32 [N, 1, 1] too, and the metadata's
 import json
 import os
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
@@ -18,18 +17,20 @@ from typing import Any, Final, NamedTuple, Self
 import torch
 import xxhash
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 
 from eagletui.core.errors import RunError
-from eagletui.core.features import DTYPES, SLOTS, DType, Stored, shard_number, shard_path
+from eagletui.core.features import DTYPES, SLOTS, Stored, shard_number
 from eagletui.extract import fp8
 
 TENSORS: Final = ("token_ids", "loss_mask", "hidden_states", "offsets")
 MARK: Final = ".ack"
 """Behind a shard's name: the empty file by which a trainer says that it has read the shard."""
 
-_CHUNK_BYTES: Final = 16 * 1024 * 1024
-_STORED: Final[dict[str, Stored]] = {"F32": "float32", "BF16": "bfloat16", "F16": "float16", "F8_E4M3": "fp8"}
+_CHUNK_BYTES: Final = 4 * 1024 * 1024
+STORED_NAMES: Final[dict[Stored, str]] = {"float32": "F32", "bfloat16": "BF16", "float16": "F16", "fp8": "F8_E4M3"}
+"""How safetensors calls the types that states lie in."""
+
+_STORED: Final = {name: stored for stored, name in STORED_NAMES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,77 +73,6 @@ class SealedShard:
     """xxh3_128 of the file, hex."""
 
 
-class LostInFp8(ValueError):
-    """Streams of a token are so unlike in size that eight bits with one scale hold only the larger ones."""
-
-
-@dataclass(slots=True)
-class OpenShard:
-    """Records gathered in memory until they fill a shard."""
-
-    hidden_size: int
-    dtype: DType
-    stored: Stored
-    capacity_rows: int
-    """Allocated at once; rows are copied in, so that sealing copies nothing."""
-    samples: list[IdsSample] = field(default_factory=list)
-    rows: int = 0
-    _states: Any = None
-    _scales: Any = None
-    _token_ids: list[int] = field(default_factory=list)
-    _loss_mask: list[int] = field(default_factory=list)
-    _offsets: list[int] = field(default_factory=lambda: [0])
-
-    def has_room(self, rows: int) -> bool:
-        """Tell whether a record of `rows` tokens fits. An empty shard takes one of any length."""
-        return not self.samples or self.rows + rows <= self.capacity_rows
-
-    def add(self, sample: IdsSample, hidden_states: torch.Tensor) -> None:
-        """Append a record.
-
-        Args:
-            sample: T ids and their mask.
-            hidden_states: [T, 4, H] in the shard's dtype, on the CPU.
-
-        Raises:
-            LostInFp8: eight bits cannot hold them. The shard is as before.
-        """
-        end = self.rows + len(sample.token_ids)
-        quantized = fp8.quantize(hidden_states) if self.stored == "fp8" else None
-        lost = 0 if quantized is None else fp8.lost_rows(quantized)
-        if lost:
-            raise LostInFp8(f"in fp8 {lost} of {len(hidden_states)} rows lose a whole stream beside a larger one.")
-        if self._states is None:
-            rows = max(self.capacity_rows, end)
-            kind = getattr(torch, self.dtype) if quantized is None else fp8.TYPE
-            self._states = torch.empty((rows, SLOTS, self.hidden_size), dtype=kind)
-            self._scales = torch.empty((rows if quantized is not None else 0, 1, 1), dtype=torch.float32)
-        if quantized is None:
-            self._states[self.rows : end].copy_(hidden_states)
-        else:
-            self._states[self.rows : end].copy_(quantized.states)
-            self._scales[self.rows : end].copy_(quantized.scales)
-        self._token_ids.extend(sample.token_ids)
-        self._loss_mask.extend(sample.loss_mask)
-        self._offsets.append(end)
-        self.samples.append(sample)
-        self.rows = end
-
-    def tensors(self) -> dict[str, torch.Tensor]:
-        """Return what the file will hold."""
-        tensors = {
-            "token_ids": torch.tensor(self._token_ids, dtype=torch.int64),
-            "loss_mask": torch.tensor(self._loss_mask, dtype=torch.int64),
-            "hidden_states": self._states[: self.rows],
-            "offsets": torch.tensor(self._offsets, dtype=torch.int64),
-        }
-        return {**tensors, fp8.SCALES: self._scales[: self.rows]} if self.stored == "fp8" else tensors
-
-    def metadata(self) -> dict[str, str]:
-        """Return what the file's header will say."""
-        return {"sample_ids": json.dumps([sample.key for sample in self.samples]), "dtype": self.dtype}
-
-
 class Record(NamedTuple):
     """One sample's features, as read from a shard."""
 
@@ -153,37 +83,6 @@ class Record(NamedTuple):
     """int64 [T]"""
     hidden_states: torch.Tensor
     """[T, 4, H]"""
-
-
-def seal(folder: Path, number: int, shard: OpenShard, attempt: str | None = None) -> SealedShard:
-    """Write a shard under a temporary name, flush it, give it its final name and flush the folder.
-
-    Args:
-        folder: the features folder.
-        number: the shard's number, unused so far.
-        shard: at least one record.
-        attempt: hex that tells this attempt's file from those of others at the same shard; None: there are none.
-
-    Raises:
-        OSError, SafetensorError: the disk is full or broken; nothing is left under the final name.
-    """
-    path = shard_path(number, attempt)
-    final = folder / path
-    temporary = final.with_name(final.name + ".tmp")
-    final.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    try:
-        save_file(shard.tensors(), temporary, metadata=shard.metadata())
-        os.chmod(temporary, 0o600)
-        flush_file(temporary)
-        size, digest = temporary.stat().st_size, hash_file(temporary)
-        os.rename(temporary, final)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            temporary.unlink()
-        raise
-    flush_folder(final.parent)
-    placed = tuple(SealedSample(sample, position) for position, sample in enumerate(shard.samples))
-    return SealedShard(path, placed, shard.rows, size, digest)
 
 
 def flush_file(path: Path) -> None:
@@ -203,9 +102,10 @@ def flush_folder(folder: Path) -> None:
 def hash_file(path: Path) -> str:
     """Return a file's xxh3_128, hex."""
     digest = xxhash.xxh3_128()
-    with path.open("rb") as stream:
-        while chunk := stream.read(_CHUNK_BYTES):
-            digest.update(chunk)
+    chunk = memoryview(bytearray(_CHUNK_BYTES))
+    with path.open("rb", buffering=0) as stream:
+        while size := stream.readinto(chunk):
+            digest.update(chunk[:size])
     return digest.hexdigest()
 
 

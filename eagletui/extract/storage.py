@@ -14,7 +14,7 @@ from typing import Final, Protocol
 import xxhash
 
 from eagletui.core.features import shard_number
-from eagletui.extract.shards import OpenShard, SealedShard, hash_file, remove_orphans, seal, shard_files
+from eagletui.extract.shards import hash_file, remove_orphans, shard_files
 from eagletui.remote import Remote
 
 _CHUNK_BYTES: Final = 16 * 1024 * 1024
@@ -69,25 +69,35 @@ def open_storage(features: Path, url: str | None) -> Storage:
     return FolderStorage(features) if url is None else UrlStorage(url)
 
 
-def seal_into(storage: Storage, number: int, shard: OpenShard, attempt: str | None = None) -> SealedShard:
-    """Seal a shard where it belongs; it is there whole or not at all.
+@contextmanager
+def growing_in(storage: Storage) -> Iterator[Path]:
+    """Give the folder in which shards for a storage grow: its own, or one on a local disk for the time of the block."""
+    if storage.seals_into is not None:
+        yield storage.seals_into
+        return
+    with tempfile.TemporaryDirectory(prefix="eagletui-seal-") as folder:
+        yield Path(folder)
+
+
+def new_attempt(storage: Storage) -> str | None:
+    """Name an attempt at a shard where several may meet; None: in a folder there is one."""
+    return None if storage.seals_into is not None else secrets.token_hex(6)
+
+
+def publish_sealed(storage: Storage, folder: Path, path: str) -> None:
+    """Bring a sealed shard where it belongs; it is there whole or not at all.
 
     Args:
         storage: takes it.
-        number: of the shard.
-        shard: at least one record.
-        attempt: hex that no other attempt at this shard has; None: in a folder there are no others.
+        folder: where it grew, see `growing_in`.
+        path: of the shard, relative to both.
 
     Raises:
-        OSError, SafetensorError: the local disk is full or broken.
         RunError: the storage refused it.
     """
-    if storage.seals_into is not None:
-        return seal(storage.seals_into, number, shard, attempt)
-    with tempfile.TemporaryDirectory(prefix="eagletui-seal-") as folder:
-        sealed = seal(Path(folder), number, shard, attempt or secrets.token_hex(6))
-        storage.publish(Path(folder) / sealed.path, sealed.path)
-        return sealed
+    if storage.seals_into is None:
+        storage.publish(folder / path, path)
+        (folder / path).unlink()
 
 
 class FolderStorage:

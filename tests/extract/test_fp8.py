@@ -14,8 +14,9 @@ from eagletui.extract.capture import Capture
 from eagletui.extract.computing import Computed
 from eagletui.extract.gather import Gatherer
 from eagletui.extract.manifest import read_manifest
-from eagletui.extract.sealer import Sealer
-from eagletui.extract.shards import IdsSample, LostInFp8, OpenShard, ShardReader
+from eagletui.extract.open_shard import LostInFp8, ShardKind
+from eagletui.extract.shard_writer import ShardWriter
+from eagletui.extract.shards import IdsSample, ShardReader
 from eagletui.extract.space import DiskSpace
 from eagletui.extract.verify import verify
 from eagletui.models.load import load_target
@@ -115,19 +116,17 @@ def test_streams_that_eight_bits_with_one_scale_cannot_hold_are_refused_and_the_
 ) -> None:
     states = torch.ones(2, 4, 64)
     states[1, 0] = 1e-6
-    shard = OpenShard(64, "float32", "fp8", 10)
+    kind = ShardKind(64, "float32", "fp8", 10)
     sample = IdsSample("faint", (1, 2), (0, 1))
     with pytest.raises(LostInFp8, match="in fp8 1 of 2 rows lose a whole stream"):
-        shard.add(sample, states)
-    assert shard.samples == []
+        kind.encode(sample, states)
     facts = load_target(tiny_models["llama"], device="cpu").facts
     computed = [Computed(sample, states, None), Computed(IdsSample("plain", (1,), (1,)), states[:1], None)]
     backend = SimpleNamespace(facts=facts, compute=lambda _samples, _go_on: iter(computed))
     said: list[str] = []
-    gatherer = Gatherer(backend, lambda *event: said.append(event[2]), "fp8", 10)
-    with Sealer(tmp_path, 0, DiskSpace(tmp_path, 0), lambda _: None, lambda *_: None) as sealer:
-        gatherer.add([one.sample for one in computed], sealer, lambda: True)
-        gatherer.seal_open(sealer)
+    gatherer = Gatherer(backend, lambda *event: said.append(event[2]))
+    with ShardWriter(tmp_path, 0, kind, DiskSpace(tmp_path, 0), lambda _: None, lambda *_: None) as writer:
+        gatherer.add([one.sample for one in computed], writer, lambda: True)
     assert (gatherer.progress.samples, gatherer.progress.refused) == (1, 1)
     assert said == ["faint gets no features: in fp8 1 of 2 rows lose a whole stream beside a larger one."]
     with ShardReader(tmp_path / "shards" / "000000.safetensors") as reader:

@@ -198,7 +198,7 @@ def test_kill_9_loses_at_most_the_open_shard_and_doubles_nothing(
 
 
 @pytest.mark.slow
-def test_kill_9_at_several_moments_loses_at_most_the_open_shards_and_doubles_nothing(
+def test_kill_9_at_several_moments_loses_at_most_the_open_shard_and_doubles_nothing(
     tmp_path: Path, tiny_models: dict[Kind, Path], start: Start
 ) -> None:
     _kill_and_restart(tmp_path, tiny_models["llama"], start, shards_before_kills=(0, 1, 3, 6, 10))

@@ -1,6 +1,8 @@
 """Shards below a URL, and jobs that make them."""
 
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -8,17 +10,39 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eagletui.core.errors import InputError, RunError
-from eagletui.core.features import shard_number, shard_path
-from eagletui.extract.shard_job import plan_jobs
-from eagletui.extract.shards import IdsSample, OpenShard, hash_file
-from eagletui.extract.storage import FolderStorage, Storage, UrlStorage, open_storage, seal_into
+from eagletui.core.features import Stored, shard_number, shard_path
+from eagletui.extract.computing import Computed
+from eagletui.extract.shard_job import ShardJob, ShardMade, make_shard, plan_jobs
+from eagletui.extract.shards import IdsSample, SealedShard, ShardReader, hash_file
+from eagletui.extract.storage import FolderStorage, Storage, UrlStorage, open_storage
 
 
-def _shard(seed: int) -> OpenShard:
-    torch.manual_seed(seed)
-    shard = OpenShard(8, "float32", "float32", 16)
-    shard.add(IdsSample(f"s{seed}", (1, 2, 3), (0, 1, 1)), torch.randn(3, 4, 8))
-    return shard
+class MadeUp:
+    """A model whose states are made up of a sample's number; it refuses what it is told to."""
+
+    facts = SimpleNamespace(hidden_size=8, dtype="float32")
+    choice = "made up"
+
+    def __init__(self, refused: Sequence[str] = ()) -> None:
+        self.refused = refused
+
+    def compute(self, samples: Sequence[IdsSample], _go_on: Callable[[], bool]) -> Iterator[Computed]:
+        for sample in samples:
+            dice = torch.Generator().manual_seed(sample.token_ids[0])
+            states = torch.randn(len(sample.token_ids), 4, 8, generator=dice)
+            is_refused = sample.key in self.refused
+            yield Computed(sample, None if is_refused else states, "too long" if is_refused else None)
+
+
+def _make(storage: Storage, *numbers: int, refused: Sequence[str] = (), stored: Stored = "float32") -> ShardMade:
+    samples = tuple(IdsSample(f"s{number}", (number, 2, 3), (0, 1, 1)) for number in numbers)
+    return make_shard(MadeUp(refused), ShardJob(7, samples), stored, storage)  # type: ignore[arg-type]
+
+
+def _shard(made: ShardMade) -> SealedShard:
+    assert made.shard is not None
+    assert made.read_back_xxh3 == made.shard.xxh3
+    return made.shard
 
 
 @pytest.fixture(params=["folder", "url"])
@@ -27,22 +51,34 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     return open_storage(tmp_path / "features", url)
 
 
-def test_what_was_sealed_is_listed_sized_hashed_and_fetched(storage: Storage, tmp_path: Path) -> None:
-    sealed = seal_into(storage, 7, _shard(1), "0a1b")
-    assert sealed.path == "shards/000007-0a1b.safetensors"
+def test_what_was_made_is_listed_sized_hashed_and_fetched(storage: Storage, tmp_path: Path) -> None:
+    sealed = _shard(_make(storage, 1, 2))
+    assert (shard_number(sealed.path), sealed.rows) == (7, 6)
     assert storage.paths() == {sealed.path}
     assert (storage.size(sealed.path), storage.digest(sealed.path)) == (sealed.bytes, sealed.xxh3)
-    with storage.fetched(sealed.path) as file:
+    with storage.fetched(sealed.path) as file, ShardReader(file) as reader:
         assert hash_file(file) == sealed.xxh3
+        (computed,) = MadeUp().compute([IdsSample("s2", (2, 2, 3), (0, 1, 1))], lambda: True)
+        assert torch.equal(reader.record(1).hidden_states, computed.hidden_states)
     assert storage.size("shards/000008.safetensors") is None
     assert not list(tmp_path.rglob("*.tmp"))
 
 
 def test_two_attempts_at_a_shard_lie_side_by_side_until_the_loser_is_removed(storage: Storage) -> None:
-    loser, winner = (seal_into(storage, 7, _shard(seed), attempt) for seed, attempt in ((1, "aa"), (2, "bb")))
+    loser, winner = (_shard(_make(storage, number)) for number in (1, 2))
     assert storage.remove_orphans([winner.path]) == (loser.path,)
     assert storage.paths() == {winner.path}
     assert storage.digest(winner.path) == winner.xxh3
+
+
+def test_a_job_names_what_was_refused_and_leaves_no_file_where_all_of_it_was(storage: Storage, tmp_path: Path) -> None:
+    made = _make(storage, 1, 2, refused=["s1"])
+    assert [(refused.sample.key, refused.why) for refused in made.refused] == [("s1", "too long")]
+    assert [placed.sample.key for placed in _shard(made).samples] == ["s2"]
+    nothing = _make(storage, 3, refused=["s3"])
+    assert (nothing.shard, nothing.read_back_xxh3, len(nothing.refused)) == (None, None, 1)
+    assert len(storage.paths()) == 1
+    assert not list(tmp_path.rglob("*.tmp"))
 
 
 def test_what_is_no_shard_is_left_alone(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from eagletui.cli.app import main
 from eagletui.core.features import feature_layers, row_bytes
@@ -43,7 +43,12 @@ def _change(out: Path, change: Change, capture: Capture, *, cover: bool = True) 
         metadata = opened.metadata()
         tensors = {name: opened.get_tensor(name).clone() for name in opened.keys()}
     change(tensors, capture)
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, file, metadata=metadata)
+    size = file.stat().st_size
+    content = save({name: tensor.contiguous() for name, tensor in tensors.items()}, metadata=metadata)
+    header_end, spaces = 8 + int.from_bytes(content[:8], "little"), size - len(content)
+    length = (header_end - 8 + spaces).to_bytes(8, "little")
+    file.write_bytes(length + content[8:header_end] + b" " * spaces + content[header_end:])
+    assert file.stat().st_size == size
     if cover:
         covered = ListedShard(shard.path, shard.samples, shard.rows, file.stat().st_size, hash_file(file))
         write_shard_list(out, [covered])

@@ -6,12 +6,12 @@ from typing import Final
 import torch
 
 from eagletui.core.features import FeatureLayers
+from eagletui.core.reports import Report
 from eagletui.extract import widened
 from eagletui.extract.attention import Kernel
 from eagletui.extract.capture import Capture, DeviceFullError, Mode, SelfTest
 from eagletui.extract.computing import Computed, refuse_broken, require_vocabulary
 from eagletui.extract.pack import plan_packs
-from eagletui.extract.sealer import Report
 from eagletui.extract.shards import IdsSample
 
 SELF_TEST_SAMPLES: Final = 4

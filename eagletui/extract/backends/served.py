@@ -17,9 +17,9 @@ import torch
 
 from eagletui.core.errors import ModelError
 from eagletui.core.features import AUX_LAYERS, SLOTS, FeatureLayers
+from eagletui.core.reports import Report
 from eagletui.extract.capture import TOLERANCE
 from eagletui.extract.computing import Computed, refuse_broken, require_vocabulary
-from eagletui.extract.sealer import Report
 from eagletui.extract.shards import IdsSample
 from eagletui.models.facts import ModelFacts
 from eagletui.models.tail import Tail
