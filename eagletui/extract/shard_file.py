@@ -44,6 +44,8 @@ class ShardFile:
         self._flushing: Future[None] | None = None
         self._unflushed_bytes = 0
         self._is_open = True
+        self._end_bytes = 0
+        """Behind the last block."""
         try:
             self._write(b" " * header_bytes, 0)
         except BaseException:
@@ -114,7 +116,11 @@ class ShardFile:
     def _write(self, content: bytes | memoryview, offset: int) -> None:
         left = memoryview(content)
         while left:
-            written = os.pwrite(self._descriptor, left[:FLUSH_BYTES], offset)
+            try:
+                written = os.pwrite(self._descriptor, left[:FLUSH_BYTES], offset)
+            except OSError:
+                os.ftruncate(self._descriptor, self._end_bytes)  # a part of a block gives its room back
+                raise
             left, offset = left[written:], offset + written
             self._unflushed_bytes += written
             if self._unflushed_bytes >= FLUSH_BYTES:

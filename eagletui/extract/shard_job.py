@@ -72,7 +72,7 @@ def make_shard(backend: Backend, job: ShardJob, stored: Stored, storage: Storage
     sealed: SealedShard | None = None
     compute_s, began = 0.0, time.perf_counter()
     with (
-        growing_in(storage) as folder,
+        growing_in(storage, None) as folder,
         ShardFile(folder, job.number, shard.header_bytes, secrets.token_hex(6)) as file,
     ):
         for computed in backend.compute(job.samples, lambda: True):

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
@@ -61,7 +60,7 @@ class ShardWriter:
             folder: the features folder.
             first_number: of the next shard.
             kind: of the shards.
-            space: the disk below the folder; of a storage elsewhere, the disk on which shards grow is looked at alike.
+            space: the disk below the folder; there shards grow, wherever they go.
             on_sealed: commits a shard; called from a thread, in order of number.
             report: tells what people should know; called from a thread.
             storage: where shards go; None: into the folder.
@@ -74,6 +73,7 @@ class ShardWriter:
         self._folder = folder
         self._number = first_number
         self._kind = kind
+        self._space = space
         self._on_sealed = on_sealed
         self._report = report
         self._storage = storage or FolderStorage(folder)
@@ -84,8 +84,7 @@ class ShardWriter:
         self._sent_meanwhile = 0 if self._storage.seals_into is not None else 1
         """Shards that may be without their row when the next one begins."""
         self._place = ExitStack()
-        self._growing_in = self._place.enter_context(growing_in(self._storage))
-        self._space = space if self._storage.seals_into is not None else replace(space, folder=self._growing_in)
+        self._growing_in = self._place.enter_context(growing_in(self._storage, folder))
         self._open: OpenShard | None = None
         self._opened_at = 0.0
 
@@ -337,7 +336,7 @@ class ShardWriter:
                 self._report(
                     "warn",
                     "disk_low",
-                    f"Extraction waits: the next records need {size_text(needed_bytes)}, and {self._growing_in} has "
+                    f"Extraction waits: the next records need {size_text(needed_bytes)}, and {self._folder} has "
                     f"{size_text(max(0, free))} to give. Free space on that disk; nothing is lost.",
                 )
             if self._stopping():

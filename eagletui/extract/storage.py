@@ -5,6 +5,7 @@ ledger row names that key. What no row names is removed.
 """
 
 import secrets
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,9 @@ import xxhash
 from eagletui.core.features import shard_number
 from eagletui.extract.shards import hash_file, remove_orphans, shard_files
 from eagletui.remote import Remote
+
+UNSENT: Final = "unsent"
+"""In a features folder: shards for a storage elsewhere, until they are sent."""
 
 _CHUNK_BYTES: Final = 16 * 1024 * 1024
 
@@ -70,13 +74,26 @@ def open_storage(features: Path, url: str | None) -> Storage:
 
 
 @contextmanager
-def growing_in(storage: Storage) -> Iterator[Path]:
-    """Give the folder in which shards for a storage grow: its own, or one on a local disk for the time of the block."""
+def growing_in(storage: Storage, features: Path | None) -> Iterator[Path]:
+    """Give the folder in which shards for a storage grow; one that is not the storage's own is empty and is removed.
+
+    Args:
+        storage: where they go.
+        features: the features folder, whose extractor lock the caller holds; None: of another machine.
+    """
     if storage.seals_into is not None:
         yield storage.seals_into
-        return
-    with tempfile.TemporaryDirectory(prefix="eagletui-seal-") as folder:
-        yield Path(folder)
+    elif features is None:
+        with tempfile.TemporaryDirectory(prefix="eagletui-seal-") as folder:
+            yield Path(folder)
+    else:
+        unsent = features / UNSENT
+        shutil.rmtree(unsent, ignore_errors=True)  # a process that was killed left it
+        unsent.mkdir(mode=0o700, parents=True)
+        try:
+            yield unsent
+        finally:
+            shutil.rmtree(unsent, ignore_errors=True)
 
 
 def new_attempt(storage: Storage) -> str | None:

@@ -30,7 +30,7 @@ def _fill(kind: ShardKind, samples: Sequence[IdsSample]) -> list[OpenShard]:
     return shards
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(keys=st.lists(KEYS, min_size=1, max_size=30), stored=st.sampled_from(list(STORED_BYTES)))
 def test_whatever_the_ids_the_header_is_as_long_as_reserved_and_names_them(keys: list[str], stored: Stored) -> None:
     shards = _fill(kind_of(10**6, stored), [_sample(key, 3) for key in keys])
@@ -71,7 +71,7 @@ def test_the_ids_that_a_job_names_beforehand_all_fit() -> None:
     assert len(shard.rest().header) == shard.header_bytes
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(
     lengths=st.lists(st.integers(16, 400), min_size=1, max_size=60),
     hidden_size=st.sampled_from([64, 576, 4096]),

@@ -13,12 +13,14 @@ import torch
 from eagletui.core.errors import RunError
 from eagletui.extract.shard_writer import ShardWriter
 from eagletui.extract.shards import SealedShard, ShardReader, remove_orphans, shard_files
-from eagletui.extract.storage import UrlStorage
+from eagletui.extract.storage import UNSENT, UrlStorage
 from tests.extract.small_shards import HIDDEN, Disk, kind_of, record, records, write_all
 
 DEADLINE_S = 30.0
 ROW_BYTES = 4 * HIDDEN * 2
 """Of states in bfloat16."""
+SECOND_BLOCK = 2
+"""The number of its write, behind those of the room for the header and of the first block."""
 
 
 def _silent(*_said: object) -> None:
@@ -103,6 +105,9 @@ def test_below_a_url_one_shard_is_sent_while_the_next_one_grows_and_not_two(tmp_
             was_taken.append((second.wait(DEADLINE_S), third.wait(0.05)))
 
     storage = UrlStorage(f"file://{tmp_path}/far")
+    left = tmp_path / "features" / UNSENT / "shards" / "000009-0a.safetensors.tmp"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"of a process that was killed")
     space = Disk().space(tmp_path)
     with ShardWriter(tmp_path / "features", 0, kind_of(3), space, commit, _silent, storage=storage) as writer:
         write_all(writer, records(3, 3))
@@ -111,7 +116,7 @@ def test_below_a_url_one_shard_is_sent_while_the_next_one_grows_and_not_two(tmp_
         third.set()
     assert was_taken == [(True, False)]
     assert len(storage.paths()) == 3
-    assert not (tmp_path / "features").exists()
+    assert not list((tmp_path / "features").iterdir())
 
 
 def test_a_slow_disk_makes_the_caller_wait_and_memory_holds_no_more_than_the_queue(
@@ -147,12 +152,22 @@ def test_a_record_larger_than_the_queue_passes_alone(tmp_path: Path) -> None:
     assert _keys(tmp_path) == [["sample-0", "sample-1", "sample-2"]]
 
 
-WRITES = {"the room for the header": 0, "the first block": 1, "the second block": 2, "the tail": 3, "the header": 4}
+HEADER_BYTES = 4104
+"""4,096, and a part in 1,024 of 64 rows of 80 bytes, rounded up to a multiple of 8."""
 
 
-@pytest.mark.parametrize("refused", WRITES.values(), ids=WRITES.keys())
-def test_a_write_that_a_full_disk_refuses_is_made_again_in_the_same_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: int
+@pytest.mark.parametrize(
+    ("refused", "left_bytes"),
+    [
+        pytest.param(0, None, id="the room for the header"),
+        pytest.param(1, HEADER_BYTES, id="the first block"),
+        pytest.param(2, HEADER_BYTES + 3 * ROW_BYTES, id="the second block"),
+        pytest.param(3, HEADER_BYTES + 7 * ROW_BYTES, id="the tail"),
+        pytest.param(4, HEADER_BYTES + 7 * ROW_BYTES, id="the header"),
+    ],
+)
+def test_a_write_that_a_full_disk_refuses_gives_its_room_back_and_is_made_again_in_the_same_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: int, left_bytes: int | None
 ) -> None:
     contents = records(3, 4)
     with ShardWriter(tmp_path / "plain", 0, kind_of(64), Disk().space(tmp_path), _silent, _silent) as writer:
@@ -160,21 +175,20 @@ def test_a_write_that_a_full_disk_refuses_is_made_again_in_the_same_place(
     disk = Disk()
     disk.refuses = lambda call: call == refused
     monkeypatch.setattr(os, "pwrite", disk.pwrite)
-    said: list[str] = []
+    out, name = tmp_path / "out", Path("shards", "000000.safetensors")
+    said: list[tuple[str, list[int]]] = []
 
     def report(_level: str, kind: str, _sentence: str) -> None:
-        said.append(kind)
+        said.append((kind, [file.stat().st_size for file in out.glob("shards/*.tmp")]))
         disk.free_bytes = 10**9
 
     committed: list[SealedShard] = []
-    out = tmp_path / "out"
     space = disk.space(tmp_path)
     with ShardWriter(out, 0, kind_of(64), space, committed.append, report, space_poll_s=0) as writer:
         write_all(writer, contents)
-    assert disk.writes > len(WRITES)
-    assert said == ["disk_low", "disk_freed"]
+    assert said[0] == ("disk_low", [] if left_bytes is None else [left_bytes])
+    assert [kind for kind, _ in said] == ["disk_low", "disk_freed"]
     assert [shard.rows for shard in committed] == [7]
-    name = Path("shards", "000000.safetensors")
     assert (out / name).read_bytes() == (tmp_path / "plain" / name).read_bytes()
     assert _left(out) == [name.name]
 
@@ -211,7 +225,7 @@ def test_a_process_that_must_stop_gives_the_open_shard_up_where_the_disk_is_full
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = Disk()
-    disk.refuses = lambda call: call == WRITES["the second block"]
+    disk.refuses = lambda call: call == SECOND_BLOCK
     monkeypatch.setattr(os, "pwrite", disk.pwrite)
     said: list[tuple[str, str]] = []
     low, stop = threading.Event(), threading.Event()
@@ -241,7 +255,7 @@ def test_what_is_abandoned_while_the_disk_is_full_leaves_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk, low = Disk(), threading.Event()
-    disk.refuses = lambda call: call == WRITES["the second block"]
+    disk.refuses = lambda call: call == SECOND_BLOCK
     monkeypatch.setattr(os, "pwrite", disk.pwrite)
     space = disk.space(tmp_path)
     writer = ShardWriter(tmp_path, 0, kind_of(64), space, _silent, lambda *_: low.set(), space_poll_s=3600)
