@@ -70,7 +70,7 @@ def test_most_recorded_answers_are_proved(capture: str, label: str, share: float
 def test_stream_boundaries_never_make_text_answers_worse(smollm2: Tokenizer) -> None:
     coalesced = outcome("smollm2-vllm-stream-coalesced", smollm2, load_format("smollm2"))
     text = outcome("smollm2-vllm-text", smollm2, load_format("smollm2"))
-    assert coalesced.summary["exact"] >= text.summary["exact"]
+    assert coalesced.summary["exact"] >= text.summary["exact"] + 0.1 * coalesced.summary["samples"]
 
 
 def test_an_equal_count_is_not_taken_for_proof(smollm2: Tokenizer) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from eagletui.core.fidelity import HIDDEN_TAIL, REPLACEMENT, Proof
+from eagletui.core.likely_cuts import even_sizes, likeliest_cut
 from eagletui.core.reply import Delta
 from eagletui.core.segments import MANY, Ways, segmentations, single, smallest
 from eagletui.core.vocabulary import Vocabulary
@@ -94,6 +95,7 @@ def streamed(
         canonical: canonical ids, preferred where boundaries leave a choice, without being proof.
     """
     solution = _Solution(0, None, 0)
+    text_tokens: int | None = None
     whole = b"".join(piece.data for piece in stream)  # each is whole characters, so nothing spans two of them
     reason = "there is no usage to check the stream against"
     refuted = False
@@ -112,7 +114,7 @@ def streamed(
         reason = "the server replaced bytes that are no character"
     chosen = solution.chosen
     if reason or chosen is None:
-        chosen = _likeliest(stream, vocabulary, encode, canonical, solution.chosen)
+        chosen = _likeliest(stream, vocabulary, encode, canonical, solution.chosen, text_tokens)
     ids: list[int] = []
     for piece, own in zip(stream, chosen, strict=True):
         ids += piece.before
@@ -195,7 +197,10 @@ def _counted(stream: Sequence[Piece], total: int, vocabulary: Vocabulary) -> _So
                 if ways.number:
                     known = step.get(ahead)
                     together = number * ways.number + (known.number if known else 0)
-                    step[ahead] = _Step(min(MANY, together), known.held if known else held, ways.ids)
+                    ids = ways.ids
+                    if ways.number > 1 and not held and not ahead:
+                        ids = likeliest_cut(piece.data, size, vocabulary) or ids
+                    step[ahead] = _Step(min(MANY, together), known.held if known else held, ids)
         steps.append(step)
         states = {ahead: found.number for ahead, found in step.items()}
         before = count
@@ -229,25 +234,44 @@ def _likeliest(
     encode: Callable[[str], Sequence[int]],
     canonical: Sequence[int],
     chosen: Sequence[tuple[int, ...]] | None,
+    total: int | None,
 ) -> list[tuple[int, ...]]:
     """Ids for a stream that proves nothing: never across a delta's boundary, canonical where that fits."""
-    boundaries = vocabulary.boundaries(canonical)
     fine = len(stream) >= _FINE * max(1, len(canonical))
+    within = _canonical_within(stream, vocabulary, canonical)
+    alone = [tuple(encode(piece.data.decode())) for piece in stream]
+    plain = [there or own for there, own in zip(within, alone, strict=True)]
+    data = [piece.data for piece in stream]
+    sizes: Sequence[int] | None = None
+    if chosen and (fine or all(piece.completion_tokens is not None for piece in stream)):
+        sizes = [len(own) for own in chosen]
+    elif fine:
+        sizes = [smallest(piece, vocabulary) or 1 for piece in data]
+    elif total is not None:
+        sizes = even_sizes(data, [len(own) for own in plain], total, vocabulary)
+    if sizes is None:
+        return plain
     found: list[tuple[int, ...]] = []
+    for index, size in enumerate(sizes):
+        ways = [plain[index], alone[index], *([chosen[index]] if chosen else [])]
+        fitting = next((way for way in ways if len(way) == size), ())
+        found.append(fitting or likeliest_cut(data[index], size, vocabulary) or plain[index])
+    return found
+
+
+def _canonical_within(
+    stream: Sequence[Piece], vocabulary: Vocabulary, canonical: Sequence[int]
+) -> list[tuple[int, ...] | None]:
+    """The canonical ids of each delta; None where they do not begin and end with it."""
+    boundaries = vocabulary.boundaries(canonical)
+    found: list[tuple[int, ...] | None] = []
     at = 0
-    for index, piece in enumerate(stream):
+    for piece in stream:
         at += len(vocabulary.decode(piece.before))
         end = at + len(piece.data)
         there = None
         if at in boundaries and end in boundaries:
             there = tuple(canonical[boundaries[at] : boundaries[end]])
-            there = there if vocabulary.decode(there) == piece.data else None
-        own = chosen[index] if chosen else ()
-        if not own and fine:
-            own = segmentations(piece.data, smallest(piece.data, vocabulary) or 1, vocabulary).ids
-        sized = fine or piece.completion_tokens is not None
-        if there is not None and (len(own) in (0, len(there)) or not sized):
-            own = there
-        found.append(own or tuple(encode(piece.data.decode())))
+        found.append(there if there is not None and vocabulary.decode(there) == piece.data else None)
         at = end
     return found
