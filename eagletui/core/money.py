@@ -7,6 +7,8 @@ Costs round half to even, bounds round up, so that a bound is never below what i
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Context, Decimal
+from fractions import Fraction
+from math import ceil
 from typing import Final, Literal, NamedTuple
 
 PICO: Final = 10**12
@@ -134,6 +136,30 @@ def hold_bound(prompt_upper: int, max_tokens: int, price: Price) -> int:
     prompt_usd = _UP.multiply(Decimal(prompt_upper), price.prompt_usd_per_token)
     completion_usd = _UP.multiply(Decimal(max_tokens), price.completion_usd_per_token)
     return bound_pico(_UP.add(_UP.add(prompt_usd, completion_usd), price.request_usd))
+
+
+def hold_elsewhere(hold_pico: int, held_at: Price, price: Price) -> int | None:
+    """Return a bound of the same request at another price, from its bound at one price.
+
+    Args:
+        hold_pico: what was reserved for the request.
+        held_at: the price it was reserved at.
+        price: the other price.
+
+    Returns:
+        Picodollars, rounded up; None where one part was free and is not there: nothing tells how much of it there is.
+    """
+    ratios = [Fraction(0)]
+    for old, new in (
+        (held_at.prompt_usd_per_token, price.prompt_usd_per_token),
+        (held_at.completion_usd_per_token, price.completion_usd_per_token),
+        (held_at.request_usd, price.request_usd),
+    ):
+        if new and not old:
+            return None
+        if new:
+            ratios.append(Fraction(new) / Fraction(old))
+    return ceil(hold_pico * max(ratios))
 
 
 def overcharge_per_mille(overcharges: Sequence[Overcharge]) -> int:

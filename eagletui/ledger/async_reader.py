@@ -14,6 +14,7 @@ from eagletui.ledger.filters import SampleFilter
 from eagletui.ledger.reader import Attention, LedgerReader
 from eagletui.ledger.reader_opinions import ArbiterFigures
 from eagletui.ledger.reader_samples import PageEnd, SampleDetail
+from eagletui.ledger.reader_search import Found, SearchEnd
 from eagletui.ledger.rows import (
     AdjustmentRow,
     CommandRow,
@@ -119,6 +120,10 @@ class AsyncReader:
     async def sample_ids(self, wanted: SampleFilter) -> "array[int]":
         """See `LedgerReader.sample_ids`."""
         return await self._call(self._reader.sample_ids, wanted)
+
+    async def search(self, wanted: SampleFilter, after: SearchEnd | None, rows: int) -> Found:
+        """See `LedgerReader.search`."""
+        return await self._call(self._reader.search, wanted, after, rows)
 
     async def sample_keys(self, wanted: SampleFilter) -> list[str]:
         """See `LedgerReader.sample_keys`."""

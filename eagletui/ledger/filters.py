@@ -169,7 +169,7 @@ def terms(wanted: SampleFilter, *, first: bool = False) -> list[Term]:
             found.append(Term(compared, (value,), "range" if figure in _INDEXED and operator != "!=" else "scan"))
     found += [Term(f"samples.{column} IS NOT ?", (value,)) for column, value in wanted.excluded]
     if wanted.text:
-        pattern = "%" + wanted.text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
+        pattern = like_pattern(wanted.text)
         in_prompt = "samples.prompt_id IN (SELECT id FROM prompts WHERE preview LIKE ? ESCAPE '\\')"
         if first:
             in_prompt = (
@@ -179,6 +179,11 @@ def terms(wanted: SampleFilter, *, first: bool = False) -> list[Term]:
     if wanted.sort != "id":
         found.append(Term(f"samples.{_SORT_COLUMNS[wanted.sort]} IS NOT NULL", ()))
     return found
+
+
+def like_pattern(text: str) -> str:
+    """Write a text as the pattern of LIKE that finds it anywhere, with a backslash as ESCAPE."""
+    return "%" + text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
 
 
 def order(wanted: SampleFilter) -> str:

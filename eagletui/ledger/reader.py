@@ -7,6 +7,7 @@ from eagletui.ledger.books import read_open_attempts
 from eagletui.ledger.orders import OpenAttempt
 from eagletui.ledger.reader_opinions import OpinionsReader
 from eagletui.ledger.reader_samples import SamplesReader
+from eagletui.ledger.reader_search import SearchReader
 from eagletui.ledger.reader_snapshot import SnapshotReader
 from eagletui.ledger.rows import (
     AdjustmentRow,
@@ -39,7 +40,7 @@ class Attention:
     action: str
 
 
-class LedgerReader(SnapshotReader, SamplesReader, OpinionsReader):
+class LedgerReader(SnapshotReader, SamplesReader, SearchReader, OpinionsReader):
     """A read-only view of a ledger, alive or finished; see `Reader` for threads."""
 
     def events(self, after_id: int = 0, limit: int = 200) -> list[EventRow]:

@@ -1,11 +1,13 @@
 """Read what each endpoint billed against what we counted, and what setting one aside would mean."""
 
+from collections.abc import Sequence
 from decimal import Decimal
 
 from eagletui.core.billing import EndpointBill
 from eagletui.core.money import Price
 from eagletui.ledger.reader_base import Reader
 from eagletui.ledger.rebuying import Quarantined, rebuy_range
+from eagletui.ledger.retry_bound import AskedAgain, asked_again
 
 _BILLS = """
     SELECT endpoint, count(*), sum(cost_pico),
@@ -70,3 +72,8 @@ class SpendReader(Reader):
             ).fetchone()
             low, high = rebuy_range(connection, endpoint, samples, prompt, completion)
         return Quarantined(samples, cost, samples > 0, low, high)
+
+    def would_ask_again(self, sample_ids: Sequence[int]) -> AskedAgain:
+        """Tell what asking failed, refused or quarantined samples again would commit; nothing is written."""
+        with self._transactions.reading() as connection:
+            return asked_again(connection, sample_ids)

@@ -34,6 +34,17 @@ def rebuy_range(
     return min(again, default=None), max(again, default=None)
 
 
+def open_prices(connection: sqlite3.Connection) -> dict[str, Price]:
+    """Return the last price of each open endpoint on offer, by tag."""
+    offered = _on_offer(connection)
+    rows = connection.execute(
+        """SELECT prices.endpoint, prompt_usd, completion_usd, request_usd FROM prices
+        JOIN endpoints ON endpoints.tag = prices.endpoint WHERE endpoints.state = 'open'
+          AND prices.id = (SELECT max(id) FROM prices AS later WHERE later.endpoint = prices.endpoint)"""
+    )
+    return {tag: Price(*(Decimal(text) for text in price)) for tag, *price in rows if offered is None or tag in offered}
+
+
 def _prices_elsewhere(connection: sqlite3.Connection, endpoint: str) -> list[Price]:
     """Return the last prices of the open endpoints on offer but one; that one's own where there are no others."""
     rows = connection.execute(

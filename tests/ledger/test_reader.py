@@ -218,3 +218,29 @@ def test_the_views_say_the_same_as_the_tables(mixed: Path) -> None:
         "SELECT endpoint, count(*), coalesce(sum(drift_tokens), 0) FROM samples WHERE endpoint IS NOT NULL"
         " GROUP BY 1 ORDER BY 1",
     )
+
+
+@pytest.mark.parametrize("sort", KEYS)
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("states", [(), ("tokenized",)])
+def test_a_search_in_parts_finds_what_one_read_finds_in_the_same_order(
+    mixed: Path, sort: Sort, reverse: bool, states: tuple[str, ...]
+) -> None:
+    wanted = SampleFilter(text="P", sort=sort, reverse=reverse, states=states)
+    with LedgerReader(mixed) as reader:
+        found: list[int] = []
+        end = None
+        while True:
+            part = reader.search(wanted, end, 7)
+            found += part.ids
+            end = part.end
+            if end is None:
+                break
+        assert found == list(reader.sample_ids(wanted))
+        assert found
+
+
+def test_a_search_through_nothing_ends_at_once(tmp_path: Path) -> None:
+    with LedgerReader(make_ledger(tmp_path / "ledger.sqlite", stop_at=1, cap=1)) as reader:
+        part = reader.search(SampleFilter(text="x"), None, 10)
+        assert (list(part.ids), part.end) == ([], None)

@@ -289,7 +289,13 @@ async def test_failed_samples_are_retried_marked_ones_first(busy: Built) -> None
         await screens.press("2", "r")
         assert "Retry: s-000000 is tokenized; only failed, refused or set-aside samples are asked again" in screens.text
         await screens.press("f", "f", "f", "space", "space")
-        await carried_out(busy, screens, "r", by=lambda row: (True, row.args_json))
+        await screens.press("r")
+        assert "2 samples asked again." in screens.text
+        assert "At most $0.000800 (800,000,000 picodollars): 2 requests together," in screens.text
+        assert "The cap of $0.15 leaves" in screens.text
+        assert pending(busy) == []
+        await screens.press("right")
+        await carried_out(busy, screens, "enter", by=lambda row: (True, row.args_json))
         assert 'retry: {"samples": ["s-000011", "s-000017"]}' in screens.text
 
 

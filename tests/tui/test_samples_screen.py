@@ -1,5 +1,6 @@
 """The samples browser at both sizes."""
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -7,8 +8,13 @@ from pathlib import Path
 import pytest
 from textual.widgets import Input
 
+from eagletui.ledger.async_reader import AsyncReader
+from eagletui.ledger.filters import SampleFilter
+from eagletui.ledger.reader_search import Found, SearchEnd
+from eagletui.tui import sample_search
 from eagletui.tui.screens.samples import SamplesScreen
 from eagletui.tui.widgets.ledger_table import LedgerTable
+from eagletui.tui.widgets.safe_text import SafeText
 from tests.tui.driving import NARROW, WIDE, Screens, opened
 from tests.tui.factory import HOSTILE, Built, add_prompts, empty_run
 
@@ -240,3 +246,47 @@ async def test_marked_samples_or_those_of_a_filter_are_exported_as_ids(busy: Bui
         await screens.write("state:queued")
         await screens.press("enter", "e", "right", "enter")
         assert "Not exported: Run" in screens.text
+
+
+async def test_a_text_is_searched_for_while_it_is_typed_and_escape_goes_back(busy: Built) -> None:
+    async with opened(busy, WIDE) as screens:
+        await screens.press("2", "slash")
+        await screens.write("000023")
+        assert "1 of 60" in screens.text
+        assert "s-000023" in cursor_line(screens)
+        await screens.press("escape")
+        assert "filter none" in screens.text
+        assert "60 of 60" in screens.text
+        await screens.press("slash")
+        await screens.write("no such thing")
+        assert "no sample fits" in screens.text
+        await screens.press("enter")
+        assert 'filter "no such thing"' in screens.text
+
+
+async def test_a_search_says_in_how_many_samples_it_has_looked_and_ends_on_escape(
+    busy: Built, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sample_search, "_FIRST_ROWS", 20)
+    reached, held = asyncio.Event(), asyncio.Event()
+    read = AsyncReader.search
+
+    async def slow(reader: AsyncReader, wanted: SampleFilter, after: SearchEnd | None, rows: int) -> Found:
+        if after is not None:
+            reached.set()
+            await held.wait()
+        return await read(reader, wanted, after, rows)
+
+    monkeypatch.setattr(AsyncReader, "search", slow)
+    async with opened(busy, WIDE) as screens:
+        await screens.press("2")
+        screen = screens.app.screen
+        assert isinstance(screen, SamplesScreen)
+        screen.show_only(SampleFilter(text="s-0000"))
+        await reached.wait()
+        line = screen.query_one("#filter-line", SafeText)
+        assert line.plain.endswith("20 in 20 of 60 looked at   searching, esc ends it")
+        await screen.action_back()
+        await screens.settle()
+        assert "20 in 20 of 60 looked at   search ended early" in screens.text
+        assert "s-000000" in cursor_line(screens)

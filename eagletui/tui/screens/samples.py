@@ -1,10 +1,12 @@
 """Every sample: a virtual list over the ledger with a filter line, presets, marks and a preview."""
 
+import asyncio
+from array import array
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, Final, NamedTuple, get_args
+from typing import ClassVar, Final, get_args
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -17,13 +19,15 @@ from eagletui.ledger.filters import SampleFilter, Sort
 from eagletui.ledger.rows import SampleRow
 from eagletui.ledger.snapshot import Snapshot
 from eagletui.runs import RunFolder
-from eagletui.tui import background, figures, orders, standing
+from eagletui.tui import background, orders, standing
+from eagletui.tui.asking_again import Again, ask_ledger
 from eagletui.tui.filter_line import EXAMPLE, PRESETS, FilterLineError, preset_name, read_filter, write_filter
 from eagletui.tui.keys import View, bindings
 from eagletui.tui.run_view import RunView
 from eagletui.tui.sample_columns import sample_columns
 from eagletui.tui.sample_export import Picked, export_folder, export_lines, export_samples
 from eagletui.tui.sample_order import SampleOrder
+from eagletui.tui.sample_search import Listed, listed_pieces, search
 from eagletui.tui.sample_text import preview_lines, row_line, row_lines, sample_document
 from eagletui.tui.screens.clip import copy_text, save_text
 from eagletui.tui.screens.dialogs import ConfirmDialog
@@ -31,46 +35,9 @@ from eagletui.tui.screens.frame import FramedScreen
 from eagletui.tui.theme import glyphs_of, is_ascii
 from eagletui.tui.widgets.entry import Entry
 from eagletui.tui.widgets.ledger_table import PAGE_ROWS, LedgerTable
-from eagletui.tui.widgets.safe_text import Piece, SafeText, name_panel, stacked, styled
+from eagletui.tui.widgets.safe_text import SafeText, name_panel, stacked, styled
 
 _PROBLEMS: Final = tuple(PRESETS[name] for name in ("mismatched", "drifting", "failed"))
-
-
-class Again(NamedTuple):
-    """What asking samples again comes to."""
-
-    failed: list[str]
-    """Keys of failed and refused samples: nothing is given up."""
-    set_aside: list[str]
-    """Keys of quarantined ones, whose answers are given up."""
-    paid_pico: int
-    """For the answers that are given up."""
-
-    @classmethod
-    def of(cls, rows: Sequence[SampleRow]) -> "Again":
-        """Sort samples; those with an answer in use are left out."""
-        aside = [row for row in rows if row.state == "quarantined"]
-        return cls(
-            failed=sorted(row.sample_key for row in rows if row.state in ("failed", "refused")),
-            set_aside=sorted(row.sample_key for row in aside),
-            paid_pico=sum(row.cost_pico or 0 for row in aside),
-        )
-
-    @property
-    def keys(self) -> list[str]:
-        """Of every sample to ask again."""
-        return self.failed + self.set_aside
-
-    def lines(self) -> list[str]:
-        """Say what is given up, in numbers."""
-        lines = [
-            f"{figures.plural(len(self.set_aside), 'set-aside answer')} given up: {figures.usd(self.paid_pico)} was "
-            "paid, and counts as wasted.",
-            "Turns that followed these answers are asked again too.",
-        ]
-        if self.failed:
-            lines.append(f"{figures.plural(len(self.failed), 'failed or refused sample')} asked again with them.")
-        return lines
 
 
 class SamplesScreen(FramedScreen):
@@ -90,6 +57,10 @@ class SamplesScreen(FramedScreen):
         self._search: AsyncReader | None = None
         """A reader of its own for lists, which may take long: the screen and the rest of the app read on meanwhile."""
         self._is_searching = False
+        self._looked_at: int | None = None
+        """Samples that a search for a text has looked at so far; None: all of them."""
+        self._before_typing: SampleFilter | None = None
+        """The filter to go back to while another one is typed."""
         self._seen: Snapshot | None = None
 
     def compose_body(self) -> ComposeResult:
@@ -149,34 +120,54 @@ class SamplesScreen(FramedScreen):
         wanted = self._wanted
         folder = self.eagle.folder
         assert folder is not None
-        self._is_searching = True
+        self._is_searching, self._looked_at = True, None
         self._say_searching()
         try:
             if self._search is None:
                 self._search = await AsyncReader.open(folder.ledger_path, self.eagle.clock)
-            if keep is None:
+            if keep is None and wanted.text:
+                await self._search_text(self._search, wanted)
+            elif keep is None:
                 page = await self._search.page(wanted, None, PAGE_ROWS)
                 self._ids = [row.id for row in page]
                 self.table.reset(len(page))
                 self.table.put(0, page)
-            ids = await self._search.sample_ids(wanted)
+            if keep is not None or not wanted.text:
+                ids = await self._search.sample_ids(wanted)
+                if wanted == self._wanted:
+                    self._show_ids(ids, keep)
         except LedgerError as error:
             if wanted == self._wanted:
                 self.say((f"The list was not read: {error}", "$warning"))
-            return
+        else:
+            if wanted == self._wanted and self.eagle.view is not None:
+                self._loaded_at_event = self.eagle.view.snapshot.samples
         finally:
             self._is_searching = wanted != self._wanted
-        if wanted != self._wanted:
-            return
+            if not self._is_searching:
+                self.table.say_empty("no sample fits")
+            self._say_searching()
+
+    def _show_ids(self, ids: "array[int]", keep: int | None) -> None:
         self._ids = ids
         if keep is None:
             self.table.grow(len(ids))
         else:
             self.table.reset(len(ids), cursor=ids.index(keep) if keep in ids else 0)
-        view = self.eagle.view
-        if view is not None:
-            self._loaded_at_event = view.snapshot.samples
-            self._say_filter(view)
+
+    async def _search_text(self, reader: AsyncReader, wanted: SampleFilter) -> None:
+        """Look through all samples, showing hits as they come, until `esc` ends it or another search begins."""
+        self._ids = ()
+        self.table.say_empty("nothing found so far")
+        self.table.reset(0)
+        async for found in search(reader, wanted):
+            if wanted != self._wanted:
+                return
+            if len(found.ids) > self.table.row_count:
+                self._ids = found.ids
+                self.table.grow(len(found.ids))
+            self._looked_at = found.looked_at
+            self._say_searching()
 
     def _say_searching(self) -> None:
         if self.eagle.view is not None:
@@ -199,27 +190,15 @@ class SamplesScreen(FramedScreen):
             self.table.put(page, rows)
 
     def _say_filter(self, view: RunView) -> None:
-        wanted = self._wanted
-        line = write_filter(wanted) or "none"
-        count = f"{len(self._ids):,} of {view.snapshot.samples:,}"
-        new = view.snapshot.samples - self._loaded_at_event if self._loaded_at_event >= 0 else 0
-        grown = f"   +{new:,} new, R reads them" if new > 0 else ""
-        pieces: list[Piece] = [
-            ("/ ", "bold $primary"),
-            ("filter ", "$quiet"),
-            line,
-            ("   f ", "bold $primary"),
-            ("preset ", "$quiet"),
-            preset_name(wanted),
-            ("   s ", "bold $primary"),
-            ("sort ", "$quiet"),
-            f"{wanted.sort}{' desc' if wanted.reverse else ''}",
-            f"   {count}{grown}",
-        ]
-        if self._marked:
-            pieces.append(f"   {len(self._marked):,} marked")
-        if self._is_searching:
-            pieces.append(("   searching, esc ends it", "$warning"))
+        listed = Listed(
+            found=len(self._ids),
+            samples=view.snapshot.samples,
+            new=view.snapshot.samples - self._loaded_at_event if self._loaded_at_event >= 0 else 0,
+            looked_at=self._looked_at,
+            is_searching=self._is_searching,
+            marked=len(self._marked),
+        )
+        pieces = listed_pieces(self._wanted, listed)
         self.query_one("#filter-line", SafeText).show(styled(*pieces, ascii_=is_ascii(self.app)))
 
     def on_ledger_table_moved(self, message: LedgerTable.Moved) -> None:
@@ -258,8 +237,21 @@ class SamplesScreen(FramedScreen):
 
     def action_filter(self) -> None:
         """Edit the filter line."""
+        self._before_typing = self._wanted
         self.query_one("#filter-input", Entry).edit(write_filter(self._wanted))
         self.say((EXAMPLE, "$quiet"))
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Search for the text as it is typed; other conditions wait for enter, since half of one fits nothing."""
+        if self._before_typing is None:
+            return
+        try:
+            wanted = read_filter(event.value, self._wanted)
+        except FilterLineError:
+            return
+        if wanted != self._wanted and replace(wanted, text="") == replace(self._wanted, text=""):
+            self._wanted = wanted
+            self._load()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Apply the filter line, or say what is wrong with it."""
@@ -269,19 +261,27 @@ class SamplesScreen(FramedScreen):
             self.say((f"Filter: {error}", "$warning"))
             return
         self._leave_filter()
-        self._wanted = wanted
-        self._load()
+        if wanted != self._wanted or not wanted.text:
+            self._wanted = wanted
+            self._load()
 
     def _leave_filter(self) -> None:
+        self._before_typing = None
         self.query_one("#filter-input", Input).add_class("-hidden")
         self.table.focus()
 
     async def action_back(self) -> None:
         """Leave the filter line, then clear the filter, then go to the run."""
         if self.query_one("#filter-input", Input).has_focus:
+            before = self._before_typing
             self._leave_filter()
+            if before is not None and before != self._wanted:
+                self._wanted = before
+                self._load()
         elif self._is_searching and self._search is not None:
             self._search.interrupt()
+            if self._looked_at is not None:
+                self.workers.cancel_group(self, "list")
         elif preset_name(self._wanted) != "all":
             self._wanted = SampleFilter(sort=self._wanted.sort, reverse=self._wanted.reverse)
             self._load()
@@ -360,7 +360,7 @@ class SamplesScreen(FramedScreen):
         self.say(await export_samples(self.eagle.program, self.eagle.reader, folder, picked, out))
 
     def action_retry(self) -> None:
-        """Queue failed or refused samples again; set-aside answers are given up for others after asking."""
+        """Queue failed, refused or set-aside samples again, after saying what that costs at most."""
         row = self.table.current
         ids = list(self._marked.values()) or ([row.id] if row is not None else [])
         if self.eagle.read_only:
@@ -371,7 +371,8 @@ class SamplesScreen(FramedScreen):
     async def _retry(self, ids: Sequence[int]) -> None:
         rows = await self.eagle.reader.rows(ids)
         again = Again.of(rows)
-        if not again.keys:
+        folder, view = self.eagle.folder, self.eagle.view
+        if not again.keys or folder is None or view is None:
             which = f"{rows[0].sample_key} is {rows[0].state}" if len(rows) == 1 else f"none of {len(rows):,} marked is"
             self.say((f"Retry: {which}; only failed, refused or set-aside samples are asked again", "$warning"))
             return
@@ -381,11 +382,10 @@ class SamplesScreen(FramedScreen):
                 orders.give(self.eagle, ("retry", {"samples": again.keys}))
                 self.action_unmark()
 
-        if not again.set_aside:
-            done(True)
-        else:
-            dialog = ConfirmDialog("Ask again", again.lines(), "Buy other answers", "Keep these answers")
-            self.app.push_screen(dialog, done)
+        asked = await asyncio.to_thread(ask_ledger, folder.ledger_path, again)
+        act, keep = ("Buy other answers", "Keep these answers") if again.set_aside else ("Ask again", "Leave them")
+        lines = again.lines(asked, view.snapshot.spend.books)
+        self.app.push_screen(ConfirmDialog("Ask again", lines, act, keep), done)
 
     def action_next_problem(self) -> None:
         """Go to the next sample with a mismatch, drift or failure."""

@@ -107,6 +107,13 @@ class LedgerTable(ScrollView, Generic[Row], can_focus=True):
         """The rows of the last `fill`."""
         self.row_count = 0
 
+    def say_empty(self, text: str) -> None:
+        """Say something else where there are no rows."""
+        if text != self._empty:
+            self._empty = text
+            if not self.row_count:
+                self.refresh()
+
     def reset(self, row_count: int, *, cursor: int = 0) -> None:
         """Forget all rows and show so many others."""
         self._filled = None
@@ -144,9 +151,9 @@ class LedgerTable(ScrollView, Generic[Row], can_focus=True):
             self.post_message(self.Moved(self, self.cursor))
 
     def grow(self, row_count: int) -> None:
-        """Let more rows follow the ones there are."""
+        """Let more rows follow the ones there are; the page they begin on is asked for again."""
         if row_count > self.row_count:
-            self._pages.discard(self.row_count // PAGE_ROWS)
+            self._asked.discard(self.row_count // PAGE_ROWS)
             self._resize_to(row_count)
             self.refresh()
 
