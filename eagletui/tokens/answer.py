@@ -22,7 +22,14 @@ from eagletui.core.tokdiff import Span, align
 from eagletui.core.vocabulary import Vocabulary
 from eagletui.tokens.load import Tokenizer
 from eagletui.tokens.parts import encode_parts, measure_encoded, remembering
-from eagletui.tokens.reply_faults import arguments_kept, sample_faults, sampled_end, says_twice, stream_holds
+from eagletui.tokens.reply_faults import (
+    arguments_kept,
+    sample_faults,
+    sampled_end,
+    says_twice,
+    stream_holds,
+    text_faults,
+)
 
 _SEEN: Final[Mapping[str, str]] = {"served": "served", "logprobs": "logged", "streamed": "streamed"}
 
@@ -238,6 +245,8 @@ def _streamed(
         return Proof("streamed", (), "the reasoning is not among the deltas")
     if looks_for_stops:
         return Proof("streamed", (), "the server looks for stop strings, so deltas need not end with a token")
+    if reply.finish_reason is None and assembly.end is not None:
+        return Proof("streamed", (), "the stream gives no finish reason, so it may have broken off")
     if not assembly.verbatim:
         return Proof("streamed", (), "the server strips text, so the deltas are not the raw text")
     texts, between, after = _layout(assembly.parts, tokenizer.vocabulary)
@@ -297,6 +306,8 @@ def _settle(
     tail = 0
     followed = False
     hidden = reply.reasoning_kind in UNREADABLE
+    faults = text_faults(reply, assembly.raw) if not holding else []
+    doubted = bool(faults or assembly.open_ended or assembly.misfit or unresolved or hidden)
     if holding and not contradiction:
         evidence, ids, tail = holding[0].evidence, holding[0].ids, holding[0].hidden_tail
         raw = vocabulary.decode(ids).decode("utf-8", "replace").rstrip(REPLACEMENT if assembly.end is None else "")
@@ -316,7 +327,7 @@ def _settle(
         if contradiction:
             evidence = "conflict"
             reasons.insert(0, f"{' and '.join(proof.evidence for proof in holding)} give different ids")
-        if evidence == "counted" and (assembly.open_ended or assembly.misfit or unresolved or hidden):
+        if evidence == "counted" and doubted:
             evidence = "conflict"
         followed = evidence != "canonical" and ids != canonical
         if followed and proof is not None:
@@ -328,9 +339,12 @@ def _settle(
     if usability == "resegmented" and drift is not None and says_twice(reply, -drift, tokenizer.encode):
         usability = "text_suspect"
         reasons.append("a chunk of the stream comes twice, and the text is longer than the bill by as much")
+    if faults:
+        usability = "unusable" if usability == "unusable" else "text_suspect"
+        reasons += faults
     trimmed = tail > 0 or shows_tail
     reasons += [reason for reason in assembly.reasons if usability != "usable"]
-    silent = trimmed or assembly.open_ended or assembly.misfit or unresolved or contradiction or followed or hidden
+    silent = trimmed or doubted or contradiction or followed
     return Rebuilt(
         output_ids=ids,
         raw=raw,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from eagletui.core.fidelity import Proof
+from eagletui.core.fidelity import REPLACEMENT, Proof
 from eagletui.core.outputs import Assembly, OutputFormat
 from eagletui.core.reply import Reply
 from eagletui.core.vocabulary import Vocabulary
@@ -48,6 +48,22 @@ def says_twice(reply: Reply, surplus: int, encode: Callable[[str], Sequence[int]
     shown = [delta for delta in reply.deltas if delta.content or delta.reasoning]
     sizes = [len(encode(one.content or one.reasoning)) for one, next_ in pairwise(shown) if one == next_]
     return surplus in sizes or surplus == sum(sizes)
+
+
+def text_faults(reply: Reply, raw: str) -> list[str]:
+    """What shows that a text is not what the model wrote, one phrase each; for ids that nothing proves.
+
+    Args:
+        reply: as parsed.
+        raw: its rebuilt raw text, without the replaced tail of a cut.
+    """
+    found: list[str] = []
+    if REPLACEMENT in raw:
+        found.append("U+FFFD stands for bytes that are no character")
+    counts = [delta.completion_tokens for delta in reply.deltas or () if delta.completion_tokens is not None]
+    if any(one > next_ for one, next_ in pairwise(counts)):
+        found.append("the counts of the stream run backward, so its chunks are out of order")
+    return found
 
 
 def arguments_kept(reply: Reply, fmt: OutputFormat, proved: Sequence[int], vocabulary: Vocabulary) -> bool | None:

@@ -202,3 +202,40 @@ def test_usage_that_is_sent_more_than_once_changes_nothing(ids: list[int], place
         events.insert(min(place, len(events)), events[-1])
     again = rebuilt(parse_events(events))
     assert (again.evidence, again.output_ids, again.billed) == (once.evidence, once.output_ids, once.billed)
+
+
+@many
+@given(samples, st.lists(st.integers(1, 4), max_size=3), st.booleans(), st.booleans())
+def test_a_stream_without_a_finish_reason_is_never_called_streamed(
+    ids: list[int], cuts: list[int], counts: bool, ended: bool
+) -> None:
+    """Its end token would be a guess: it may as well have broken off."""
+    events = stream(ids, VOCABULARY, end_id=END if ended else None, cuts=cuts, counts=counts)
+    for event in events:
+        for choice in event["choices"]:
+            choice["finish_reason"] = None
+    assert not rebuilt(parse_events(events)).proved
+
+
+def test_counts_that_run_backward_make_the_text_suspect() -> None:
+    events = stream(list(SMOLLM2.encode("The old keeper counted lamps.")), VOCABULARY, end_id=END, counts=True)
+    first, second = texts_of(events)[1:3]
+    events[first], events[second] = events[second], events[first]
+    result = rebuilt(parse_events(events))
+    assert (result.evidence, result.usability) == ("conflict", "text_suspect")
+    assert "out of order" in result.reason
+
+
+def test_text_with_replaced_bytes_is_neither_counted_nor_usable_where_nothing_proves_its_ids() -> None:
+    text = "The old \ufffd keeper."
+    billed = len(SMOLLM2.encode(text)) + 1
+    result = rebuilt(
+        parse_body(
+            {
+                "choices": [{"index": 0, "message": {"content": text}, "finish_reason": "stop"}],
+                "usage": {"prompt_tokens": 5, "completion_tokens": billed},
+            }
+        )
+    )
+    assert (result.evidence, result.usability) == ("conflict", "text_suspect")
+    assert "U+FFFD" in result.reason
