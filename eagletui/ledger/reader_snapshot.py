@@ -21,12 +21,16 @@ from eagletui.ledger.snapshot import (
     RateFigures,
     Snapshot,
     SpendFigures,
+    ThrottleFigures,
     TokenFigures,
     WorkerFigures,
 )
 
 _RATE_WINDOW_S: Final = 60
 _RATE_FRESH_S: Final = 10
+_THROTTLE_WINDOW_S: Final = 60.0
+_THROTTLE_ATTEMPTS: Final = 5_000
+"""The newest ones; there is no index by time, and a rate needs no more."""
 _LATENCY_SAMPLES: Final = 500
 _FINDINGS: Final = 100
 _DRIFTING_SAMPLES: Final = 20_000
@@ -137,7 +141,7 @@ class SnapshotReader(Reader):
                     percent=_percent(totals["tokens", "drift"], totals["tokens", "drift_billed"]),
                     samples=totals["samples", "drifting"],
                 ),
-                endpoints=_endpoints(connection, endpoint_scopes),
+                endpoints=_endpoints(connection, endpoint_scopes, now),
                 evidence=_by_name(totals, "evidence"),
                 usability=_by_name(totals, "usability"),
                 finish_reasons=_by_name(totals, "finish_reason"),
@@ -197,12 +201,13 @@ def _percent(part: int, whole: int) -> float | None:
 
 
 def _endpoints(
-    connection: sqlite3.Connection, scopes: Mapping[str, Mapping[tuple[str, str], int]]
+    connection: sqlite3.Connection, scopes: Mapping[str, Mapping[tuple[str, str], int]], now: float
 ) -> tuple[EndpointFigures, ...]:
     rows = {row[0]: EndpointRow(*row) for row in connection.execute(f"SELECT {columns(EndpointRow)} FROM endpoints")}
     in_flight = dict(
         connection.execute("SELECT endpoint, count(*) FROM attempts WHERE state IN ('held', 'sent') GROUP BY endpoint")
     )
+    throttled = _throttled(connection, now)
     figures = []
     for tag in sorted(rows.keys() | scopes.keys() | in_flight.keys()):
         scope = scopes.get(tag, {})
@@ -224,9 +229,31 @@ def _endpoints(
                 drift_percent=_percent(value("drift"), value("drift_billed")),
                 cost_pico=value("cost"),
                 evidence=_by_name(scope, "endpoint_evidence"),
+                throttled=throttled.get(tag),
             )
         )
     return tuple(figures)
+
+
+def _throttled(connection: sqlite3.Connection, now: float) -> dict[str, ThrottleFigures]:
+    """Count the last minute's refusals for too many requests, by endpoint; those without any are left out."""
+    since = now - _THROTTLE_WINDOW_S
+    (first,) = connection.execute("SELECT max(id) FROM attempts").fetchone()
+    before = (first or 0) - _THROTTLE_ATTEMPTS
+    found = connection.execute(
+        """SELECT endpoint, count(*), sum(error_kind IS 'rate_limited'),
+            max(CASE WHEN error_kind = 'rate_limited' THEN ended_at END)
+        FROM attempts WHERE id > ? AND held_at > ? GROUP BY endpoint""",
+        (before, since),
+    ).fetchall()
+    # Where even the first one that is left out belongs to the minute, what was looked at is a shorter time.
+    left_out = connection.execute("SELECT held_at FROM attempts WHERE id = ?", (before,)).fetchone()
+    window_s = _THROTTLE_WINDOW_S if left_out is None else max(1.0, now - max(since, left_out[0]))
+    return {
+        endpoint: ThrottleFigures(refused, requests, window_s, max(0.0, now - last))
+        for endpoint, requests, refused, last in found
+        if last is not None
+    }
 
 
 def _rate(connection: sqlite3.Connection, now: float) -> RateFigures | None:

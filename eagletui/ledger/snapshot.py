@@ -34,6 +34,23 @@ class SpendFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class ThrottleFigures:
+    """Requests that an endpoint refused for their number (HTTP 429), among the run's own of the last minute."""
+
+    refused: int
+    requests: int
+    """All that were begun in the window."""
+    window_s: float
+    """A minute, or less where so many requests were begun that only the last ones were looked at."""
+    last_age_s: float
+
+    @property
+    def per_minute(self) -> float:
+        """How often."""
+        return self.refused * 60 / self.window_s
+
+
+@dataclass(frozen=True, slots=True)
 class EndpointFigures:
     """One endpoint's samples, tokens and money."""
 
@@ -58,6 +75,8 @@ class EndpointFigures:
     cost_pico: int
     evidence: Mapping[str, int]
     """Samples by evidence."""
+    throttled: ThrottleFigures | None
+    """None without an HTTP 429 in the last minute."""
 
 
 @dataclass(frozen=True, slots=True)

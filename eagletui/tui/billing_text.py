@@ -10,7 +10,7 @@ from typing import Any
 from eagletui.core.billing import EndpointBill, Priced, priced, together
 from eagletui.core.lifecycle import FINISHED_RUNS
 from eagletui.core.money import format_usd
-from eagletui.ledger.snapshot import Snapshot
+from eagletui.ledger.snapshot import Snapshot, ThrottleFigures
 from eagletui.tui import figures
 from eagletui.tui.widgets.safe_text import Piece
 
@@ -36,6 +36,21 @@ def bill_lines(bill: EndpointBill | None, everything: Sequence[EndpointBill]) ->
         whole = together(known)
         lines.append((("all: ", "$quiet"), *_three(whole)))
     return lines
+
+
+def throttle_lines(throttled: ThrottleFigures | None) -> list[Line]:
+    """Say how often an endpoint refuses requests for their number; nothing where it did not lately."""
+    if throttled is None:
+        return []
+    refused, asked = figures.count(throttled.refused), figures.plural(throttled.requests, "request")
+    return [
+        _pair(
+            "HTTP 429",
+            (f"{figures.rate(throttled.per_minute)} /min", "bold $warning"),
+            f"   {refused} of {asked} of this run begun in the last {figures.age(throttled.window_s)},"
+            f" the last {figures.age(throttled.last_age_s)} ago",
+        )
+    ]
 
 
 def _three(own: Priced) -> Line:

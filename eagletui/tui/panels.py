@@ -70,8 +70,10 @@ def generation(snapshot: Snapshot) -> dict[str, Pieces]:
         ),
         "failed": (
             (figures.count(states["failed"]), "bold $error" if states["failed"] else ""),
-            f"   retried {figures.count(snapshot.retries)}   refused {figures.count(states['refused'])}",
+            f"   retried {figures.count(snapshot.retries)}",
+            "" if throttled(snapshot) and not states["refused"] else f"   refused {figures.count(states['refused'])}",
             f"   set aside {figures.count(states['quarantined'])}" if states["quarantined"] else "",
+            (throttled(snapshot), "$warning"),
         ),
         "latency": (
             "unknown"
@@ -83,6 +85,12 @@ def generation(snapshot: Snapshot) -> dict[str, Pieces]:
             f"{figures.count(snapshot.tokens.output)} out   {figures.count(snapshot.tokens.prompt)} prompt, counted",
         ),
     }
+
+
+def throttled(snapshot: Snapshot) -> str:
+    """Say how often endpoints refused requests for their number in the last minute; '' where none did."""
+    found = [endpoint.throttled for endpoint in snapshot.endpoints if endpoint.throttled is not None]
+    return f"   HTTP 429 {figures.rate(sum(one.per_minute for one in found))} /min" if found else ""
 
 
 def throughput(snapshot: Snapshot, unit: str = "") -> str:
@@ -304,6 +312,7 @@ def compact_lines(snapshot: Snapshot, outlook: Pieces) -> dict[str, Pieces]:
             f"{figures.count(snapshot.in_flight)} in flight   " if snapshot.run.state not in FINISHED_RUNS else "",
             (f"{figures.count(failed)} failed", "bold $error" if failed else ""),
             f"   p95 {p95}",
+            (throttled(snapshot), "$warning"),
         ),
         "spend-1": (
             (figures.usd(books.settled_pico), "bold"),

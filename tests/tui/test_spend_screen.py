@@ -1,11 +1,13 @@
 """The bill explained, the key checked against the books, and an endpoint set aside and released by keys."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
 
 from eagletui.core.billing import EndpointBill
+from eagletui.ledger.orders import Failed, Finished
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_spend import SpendReader
 from eagletui.ledger.snapshot import RateFigures, Snapshot
@@ -17,7 +19,7 @@ from eagletui.tui.run_view import RunView
 from eagletui.tui.screens.dialogs import Limits
 from eagletui.tui.screens.spend import books_figures, limits
 from tests.tui.driving import NARROW, opened
-from tests.tui.factory import COST_PICO, Built
+from tests.tui.factory import COST_PICO, Built, send
 from tests.tui.test_launching import plain
 
 USD = 10**12
@@ -128,3 +130,24 @@ async def test_an_endpoint_is_set_aside_since_a_time_with_its_price_and_released
             assert reader.snapshot().states["quarantined"] == 0
         await screens.press("enter")
         assert "endpoint:embedded/text drift!=0" in screens.text
+
+
+async def test_a_rate_of_429_is_told_with_its_source_and_age_and_only_while_there_is_one(busy: Built) -> None:
+    built = busy
+    with built.writer() as writer:
+        for number in range(3):
+            (attempt,) = send(writer, 1)
+            failure = Failed("void", "rate_limited", "Too many requests.", http_status=429)
+            writer.finish([Finished(attempt, failure if number else Failed("void", "overloaded", "Busy."))])
+        built.clock.now += 5
+    async with opened(built) as screens:
+        assert "refused 1   HTTP 429 2.0 /min" in screens.line_with("│ failed ")
+        await screens.press("3", "j", "j")
+        assert "Bill of embedded/text" in screens.text
+        assert "HTTP 429" not in screens.text
+        await screens.press("k")
+        line = screens.line_with("HTTP 429")
+        assert re.search(r"2.0 /min   2 of \d+ requests of this run begun in the last 60 s, the last 5 s ago", line)
+        built.clock.now += 60
+        await screens.look()
+        assert "HTTP 429" not in screens.text

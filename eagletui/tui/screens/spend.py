@@ -17,7 +17,7 @@ from eagletui.ledger.rebuying import Quarantined
 from eagletui.ledger.rows import PriceRow
 from eagletui.ledger.snapshot import EndpointFigures, Snapshot
 from eagletui.tui import background, figures, orders, panels
-from eagletui.tui.billing_text import bill_lines, key_pieces
+from eagletui.tui.billing_text import bill_lines, key_pieces, throttle_lines
 from eagletui.tui.keys import VIEW_KEYS, Key, View, bindings
 from eagletui.tui.run_view import RunView
 from eagletui.tui.screens.frame import FramedScreen
@@ -137,7 +137,7 @@ class SpendScreen(FramedScreen):
         ascii_ = is_ascii(self.app)
         name_panel(panel, f"Bill of {row.tag}")
         note_panel(panel, self._listed(row.tag))
-        lines = bill_lines(self._bills.get(row.tag), tuple(self._bills.values()))
+        lines = throttle_lines(row.throttled) + bill_lines(self._bills.get(row.tag), tuple(self._bills.values()))
         self.query_one("#bill-text", SafeText).show(stacked([styled(*line, ascii_=ascii_) for line in lines]))
 
     def _listed(self, tag: str) -> str:
