@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple
 
 import torch
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 NAME: Final = "eagletui_segments"
@@ -20,11 +19,20 @@ _LARGEST_HEAD: Final = 256
 
 _FULL: Final = "full_attention"
 
+_ROTATED_BY_LENGTH: Final = ("dynamic", "longrope")
+"""Kinds of rotation that look at the longest sample of a row (transformers' `dynamic_rope_update`)."""
+
+_OTHER_RULES: Final = ("softcap", "s_aux", "position_bias", "sliding_window")
+"""What models hand to their attention that changes it, and that neither way here knows."""
+
 
 def register() -> None:
-    """Make the attention known to transformers under `NAME`. Repeating it changes nothing."""
+    """Make the attention known to transformers under `NAME`. Repeating it changes nothing.
+
+    No mask goes with it: a sample's own slice is causal and nothing else. So transformers does not look for samples in
+    the positions either, for which the host would wait until the device has computed all that was launched.
+    """
     ALL_ATTENTION_FUNCTIONS.register(NAME, _attend_by_segment)
-    ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, _no_mask)
 
 
 def obstacle(text_config: Any, attention: str) -> str | None:
@@ -43,6 +51,9 @@ def obstacle(text_config: Any, attention: str) -> str | None:
         return "it attends through a sliding window"
     if getattr(text_config, "attention_chunk_size", None) is not None:
         return "it attends in chunks"
+    rotation = (getattr(text_config, "rope_parameters", None) or {}).get("rope_type", "default")
+    if any(kind in rotation for kind in _ROTATED_BY_LENGTH):
+        return f"its rotations ({rotation}) depend on the longest sample beside it"
     return None
 
 
@@ -87,6 +98,8 @@ def _kernel_obstacle(device_kind: str, dtype: str, capability: tuple[int, int] |
     if getattr(text_config, "attn_logit_softcapping", None) is not None:
         return "the model caps its attention logits"
     width = _head_size(text_config)
+    if (getattr(text_config, "v_head_dim", None) or width) > width:
+        return "its values are longer than its keys"
     if width % 8 or width > _LARGEST_HEAD:
         return f"heads of {width} do not fit flash attention"
     return None
@@ -103,10 +116,6 @@ def _head_size(text_config: Any) -> int:
 def starts_of(lengths: Sequence[int]) -> torch.Tensor:
     """Return where segments begin and the last one ends, int32 [segments + 1], as flash attention wants them."""
     return torch.tensor(list(accumulate(lengths, initial=0)), dtype=torch.int32)
-
-
-def _no_mask(*_args: Any, **_kwargs: Any) -> None:
-    """Build no mask: a sample's own slice is causal and nothing else."""
 
 
 def _attend_by_segment(
@@ -126,7 +135,7 @@ def _attend_by_segment(
     Args:
         module: the attention layer.
         query: [1, heads, N, head_dim]; key and value alike, with their own heads and dims.
-        attention_mask: always None, see `_no_mask`.
+        attention_mask: always None, see `register`.
         segment_lengths: tokens of each sample in row order; their sum is N.
         segment_starts: see `starts_of`, on the row's device; with the kernel alone.
         segment_kernel: attends over all segments in one call; None: one call each.
@@ -134,7 +143,13 @@ def _attend_by_segment(
 
     Returns:
         [1, N, heads, value_dim] and None.
+
+    Raises:
+        ValueError: the model asks for another attention than this one; the self-test tells of it.
     """
+    rules = [rule for rule in _OTHER_RULES if kwargs.get(rule) is not None]
+    if rules:
+        raise ValueError(f"its attention takes {', '.join(rules)}")
     if segment_kernel is not None and segment_starts is not None:
         longest = max(segment_lengths)
         return _attend_at_once(segment_kernel, query, key, value, segment_starts, longest, kwargs.get("scaling")), None

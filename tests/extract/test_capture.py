@@ -152,6 +152,12 @@ def test_custom_layers_are_captured(tiny_models: dict[Kind, Path]) -> None:
         (LlamaConfig(), "sdpa", None),
         (LlamaConfig(), "eager", "its attention is eager"),
         (Qwen3Config(use_sliding_window=True, sliding_window=64, max_window_layers=2), "sdpa", "sliding_attention"),
+        (
+            LlamaConfig(rope_parameters={"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}),
+            "sdpa",
+            "longest sample beside it",
+        ),
+        (LlamaConfig(rope_parameters={"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}), "sdpa", None),
     ],
 )
 def test_models_whose_attention_is_not_plainly_causal_are_not_packed(

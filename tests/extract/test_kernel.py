@@ -6,6 +6,7 @@ The kernel itself needs a CUDA device and was run on none here.
 import inspect
 import itertools
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,9 +14,10 @@ from typing import Any
 import pytest
 import torch
 from torch.nn.attention.varlen import varlen_attn
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from eagletui.core.features import feature_layers, sampled_mask
-from eagletui.extract.attention import Kernel, choose_kernel
+from eagletui.extract.attention import NAME, Kernel, choose_kernel, starts_of
 from eagletui.extract.backends.local import LocalBackend
 from eagletui.extract.capture import TOLERANCE, Capture
 from eagletui.extract.shards import IdsSample
@@ -85,6 +87,30 @@ def test_one_call_gives_what_lone_forwards_give(tiny_models: dict[Kind, Path], k
     assert result.median_error <= TOLERANCE["bfloat16"]
 
 
+@pytest.mark.parametrize(("kind", "kernel"), [("llama", varlen_attn), ("deepseek_v3", varlen_attn), ("llama", None)])
+def test_a_packed_forward_is_launched_without_looking_at_a_number_on_the_device(
+    tiny_models: dict[Kind, Path], kind: Kind, kernel: Any
+) -> None:
+    """On torch's device without numbers, where looking at one is an error, and through torch's own kernel there."""
+    target = load_target(tiny_models[kind], dtype="bfloat16", device="cpu")
+    target.model.to("meta")
+    capture = Capture(replace(target, device="meta"), feature_layers(8))
+    capture.kernel = Kernel(kernel, "")
+    capture._transfer.bring = lambda results: lambda: list(results)  # type: ignore[method-assign]
+    rows, finite = capture.start([torch.tensor(ids) for ids in random_samples((40, 1))]).wait()
+    assert (rows.shape, rows.dtype, rows.device.type) == ((41, 4, 64), torch.bfloat16, "meta")
+    assert (finite.shape, finite.dtype) == ((2,), torch.bool)
+
+
+@pytest.mark.parametrize("rule", ["softcap", "s_aux", "position_bias", "sliding_window"])
+@pytest.mark.parametrize("kernel", [attend, None])
+def test_a_model_that_asks_for_another_attention_is_refused(rule: str, kernel: Any) -> None:
+    states = torch.zeros(1, 2, 5, 8)
+    extra = {"segment_lengths": [2, 3], "segment_kernel": kernel, "segment_starts": starts_of([2, 3]), rule: 30.0}
+    with pytest.raises(ValueError, match=rule):
+        ALL_ATTENTION_FUNCTIONS[NAME](None, states, states, states, None, **extra)
+
+
 def _run(model: Path, kernel: Any) -> tuple[LocalBackend, list[str]]:
     said: list[str] = []
     capture = _capture(model)
@@ -138,6 +164,7 @@ def test_a_kernel_that_fails_the_self_test_is_left_for_the_segments(
         ("cuda", "float32", (9, 0), {}, "flash attention has no float32"),
         ("cuda", "bfloat16", (9, 0), {"head_dim": 20}, "heads of 20 do not fit"),
         ("cuda", "bfloat16", (9, 0), {"head_dim": 512}, "heads of 512 do not fit"),
+        ("cuda", "bfloat16", (9, 0), {"v_head_dim": 192}, "values are longer than its keys"),
         ("cuda", "bfloat16", (9, 0), {"attn_logit_softcapping": 50.0}, "caps its attention logits"),
     ],
 )
