@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import torch
 
@@ -13,6 +13,8 @@ from eagletui.core.errors import ModelError
 from eagletui.core.features import SLOTS, DType, FeatureLayers
 from eagletui.core.text import clean_line
 from eagletui.extract import attention, widened
+from eagletui.extract.computing import are_finite
+from eagletui.extract.transfer import Wait, transfer_of
 from eagletui.models.load import TargetModel
 
 Mode = Literal["one_by_one", "packed"]
@@ -29,13 +31,43 @@ MOVED_TOKENS: Final[dict[DType, float]] = {"float32": 1e-3, "bfloat16": 5e-2, "f
 """Share of choices, one per token and layer of experts, that may fall on other experts in a packed forward: rounding
 decides near ties, and what a layer decided moves the next ones. Samples that see each other move most of them."""
 
-
 _SAME_ROTATION: Final = 0.05
 """Largest difference of a cosine or sine of the same position; another position differs by up to 2."""
+
+_SAY_FULL: Final = (
+    "DefaultCPUAllocator: can't allocate memory",
+    "DefaultCPUAllocator: not enough memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDA error: out of memory",
+)
+"""What torch 2.13 says of memory in errors that have no class of their own (c10/core/impl/alloc_cpu.cpp, cuBLAS)."""
 
 
 class DeviceFullError(ModelError):
     """A forward needs more memory than the device has."""
+
+
+class Streams(NamedTuple):
+    """What a record holds of one sample."""
+
+    rows: torch.Tensor
+    """[T, 4, H] on the CPU, in the model's dtype; the taker's own."""
+    are_finite: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """A forward that the device may still be computing."""
+
+    lengths: Sequence[int]
+    """Of its samples."""
+    wait: Wait
+    """For all rows, and for whether those of each sample are finite."""
+
+    def take(self) -> list[Streams]:
+        """Wait until it is computed, and return the streams of each sample, views of one tensor; to be called once."""
+        rows, finite = self.wait()
+        return [Streams(*one) for one in zip(rows.split(list(self.lengths)), finite.tolist(), strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +104,7 @@ class Capture:
         config = target.decoder.config.get_text_config(decoder=True)
         capability = torch.cuda.get_device_capability(target.device) if self.device_kind == "cuda" else None
         self.kernel = attention.choose_kernel(self.device_kind, target.dtype, capability, config)
+        self._transfer = transfer_of(torch.device(target.device))
         self._out: Any = None
         self._chosen: list[Any] | None = None
         self._turned: torch.Tensor | None = None
@@ -111,12 +144,11 @@ class Capture:
         Returns:
             [T, 4, H] on the CPU, in the model's dtype.
         """
-        return self._run(token_ids, {})
+        return self._launch(token_ids, [len(token_ids)], {}).take()[0].rows
 
     def alone(self, token_ids: torch.Tensor) -> torch.Tensor:
         """Run one sample as `packed` does, with nobody beside it; takes and returns what `one_by_one` does."""
-        with widened.products(wanted=self.widens):
-            return self.one_by_one(token_ids)
+        return self.start_alone(token_ids).take()[0].rows
 
     def packed(self, samples: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """Run several samples in one forward, each with its own positions and seeing only itself.
@@ -127,18 +159,34 @@ class Capture:
         Returns:
             one [T, 4, H] per sample, views of one tensor.
         """
+        return tuple(streams.rows for streams in self.start(samples).take())
+
+    def start_alone(self, token_ids: torch.Tensor) -> Launched:
+        """Launch what `alone` runs; on CUDA it is under way when this returns, elsewhere done."""
+        with widened.products(wanted=self.widens):
+            return self._launch(token_ids, [len(token_ids)], {})
+
+    def start(self, samples: Sequence[torch.Tensor]) -> Launched:
+        """Launch what `packed` runs; on CUDA it is under way when this returns, elsewhere done.
+
+        Raises:
+            DeviceFullError: it needs more memory than the device has.
+        """
         lengths = [len(sample) for sample in samples]
         positions = torch.cat([torch.arange(length) for length in lengths])
         with ExitStack() as stack:
             stack.enter_context(widened.products(wanted=self.widens))
             self.target.decoder.set_attn_implementation(attention.NAME)
             stack.callback(self.target.decoder.set_attn_implementation, self.target.attention)
-            extra = {"position_ids": positions[None].to(self.target.device), "segment_lengths": lengths}
+            extra = {"position_ids": positions[None], "segment_lengths": lengths}
             if self.kernel.call is not None:
-                starts = attention.starts_of(lengths).to(self.target.device)
-                extra |= {"segment_kernel": self.kernel.call, "segment_starts": starts}
-            streams = self._run(torch.cat(list(samples)), extra)
-        return tuple(streams.split(lengths))
+                extra |= {"segment_kernel": self.kernel.call, "segment_starts": attention.starts_of(lengths)}
+            return self._launch(torch.cat(list(samples)), lengths, extra)
+
+    def release(self) -> None:
+        """Give memory that no tensor holds back to the device, where shorter forwards find it in one piece."""
+        if self.device_kind == "cuda":
+            torch.cuda.empty_cache()
 
     def self_test(self, samples: Sequence[torch.Tensor]) -> SelfTest:
         """Compare a packed forward with lone ones.
@@ -201,17 +249,28 @@ class Capture:
         if self._chosen is not None and len(args) > 1:
             self._chosen.append(args[1].cpu().sort(dim=-1).values)
 
+    def _launch(self, token_ids: torch.Tensor, lengths: Sequence[int], extra: dict[str, Any]) -> Launched:
+        try:
+            rows = self._run(token_ids, extra)
+            finite = torch.stack([are_finite(part) for part in rows.split(list(lengths))])
+            return Launched(lengths, self._transfer.bring([rows, finite]))
+        except RuntimeError as error:
+            if not _means_full(error):
+                raise
+            why = f"{len(token_ids)} tokens do not fit into the memory of {self.target.device} at once."
+            # Without its traceback, whose frames hold what the forward had computed, while a shorter one is tried.
+            raise DeviceFullError(why) from error.with_traceback(None)
+
     def _run(self, token_ids: torch.Tensor, extra: dict[str, Any]) -> torch.Tensor:
-        rows = len(token_ids)
-        target = self.target
-        dtype = getattr(torch, target.dtype)
-        self._out = torch.empty((rows, SLOTS, target.hidden_size), dtype=dtype, device=target.device)
+        """Launch a forward and return its rows, [N, 4, H] on the device, which may still be computing them."""
+        target, send = self.target, self._transfer.send
+        shape = (len(token_ids), SLOTS, target.hidden_size)
+        self._out = torch.empty(shape, dtype=getattr(torch, target.dtype), device=target.device)
+        there = {name: send(given) if isinstance(given, torch.Tensor) else given for name, given in extra.items()}
         try:
             with torch.inference_mode():
-                target.decoder(input_ids=token_ids[None].to(target.device), use_cache=False, **extra)
-            return self._out.cpu()
-        except torch.OutOfMemoryError as error:
-            raise DeviceFullError(f"{rows} tokens do not fit into the memory of {target.device} at once.") from error
+                target.decoder(input_ids=send(token_ids[None]), use_cache=False, **there)
+            return self._out
         finally:
             self._out = None
 
@@ -222,6 +281,10 @@ class Capture:
                 self._out[:, slot].copy_(stream[0])
 
         return keep
+
+
+def _means_full(error: RuntimeError) -> bool:
+    return isinstance(error, torch.OutOfMemoryError) or any(said in str(error) for said in _SAY_FULL)
 
 
 def _share_that_differs(some: torch.Tensor, others: torch.Tensor) -> float | None:

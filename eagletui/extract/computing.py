@@ -18,7 +18,7 @@ class Computed(NamedTuple):
 
     sample: IdsSample
     hidden_states: torch.Tensor | None
-    """[T, 4, H] on the CPU."""
+    """[T, 4, H] on the CPU. It stays as it is as long as it is held, and may hold the memory of its neighbours."""
     refusal: str | None
     """One sentence; None where there are streams."""
 
@@ -83,11 +83,16 @@ def require_vocabulary(facts: ModelFacts, samples: Sequence[IdsSample]) -> None:
             )
 
 
-def refuse_broken(sample: IdsSample, streams: torch.Tensor) -> Computed:
-    """Return the streams, or a refusal where they are not finite."""
+def are_finite(streams: torch.Tensor) -> torch.Tensor:
+    """Tell whether all numbers are finite: a bool [] on their device."""
     # Extremes let NaN and infinities through, in a twentieth of the time that a look at every number takes.
     low, high = torch.aminmax(streams)
-    if bool(torch.isfinite(low) & torch.isfinite(high)):
+    return torch.isfinite(low) & torch.isfinite(high)
+
+
+def refuse_broken(sample: IdsSample, streams: torch.Tensor) -> Computed:
+    """Return the streams, or a refusal where they are not finite."""
+    if bool(are_finite(streams)):
         return Computed(sample, streams, None)
     bad = int((~torch.isfinite(streams)).flatten(1).any(dim=1).sum())
     return Computed(sample, None, f"{bad} of {len(streams)} rows are not finite; the dtype may be too narrow.")

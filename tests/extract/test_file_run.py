@@ -202,13 +202,13 @@ def test_a_sample_with_states_that_are_not_finite_is_refused_by_name(
 ) -> None:
     from eagletui.extract.capture import Capture
 
-    plain = Capture.one_by_one
+    plain = Capture._run
 
-    def overflowing(self: Capture, ids: torch.Tensor) -> torch.Tensor:
-        states = plain(self, ids)
+    def overflowing(self: Capture, ids: torch.Tensor, extra: dict[str, Any]) -> torch.Tensor:
+        states = plain(self, ids, extra)
         return states.fill_(float("inf")) if len(ids) == 33 else states
 
-    monkeypatch.setattr(Capture, "one_by_one", overflowing)
+    monkeypatch.setattr(Capture, "_run", overflowing)
     said: list[tuple[str, str]] = []
     ids = _write_ids(tmp_path / "ids.jsonl", random_samples(LENGTHS))
     done = _extract_ids(ids, tiny_models["llama"], tmp_path / "out", said=said, dtype="float32")

@@ -1,3 +1,4 @@
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,41 @@ def _small_device(backend: LocalBackend, monkeypatch: pytest.MonkeyPatch, *, roo
 
     monkeypatch.setattr(backend.capture, "_run", run)
     return tried
+
+
+def test_a_computer_without_memory_for_a_pack_gets_shorter_ones(tmp_path: Path) -> None:
+    """torch has no class of error for this on a CPU, so its own words tell it; they come from torch itself here."""
+    said: list[str] = []
+    backend = _backend(save_tiny_model(tmp_path / "model", "llama"), said)
+    _compute(backend, _samples(20, 30))
+    held: list[weakref.ref[torch.Tensor]] = []
+
+    def need_much(_module: Any, args: tuple[Any, ...]) -> None:
+        if args[0].shape[1] > 45:
+            activations = torch.zeros(8)
+            held.append(weakref.ref(activations))
+            torch.empty(2**50)
+
+    backend.capture.target.layers[5].register_forward_pre_hook(need_much)
+    backend.capture.budget_tokens = 70
+    computed = {sample.key: refusal for sample, _, refusal in _compute(backend, _samples(40, 30, 50))}
+    assert computed == {"s0": None, "s1": None, "s2": "50 tokens do not fit into the memory of cpu at once."}
+    assert said == ["capture_mode", "memory_short"]
+    assert len(held) == 2
+    with pytest.raises(DeviceFullError) as full:
+        backend.capture.one_by_one(torch.arange(50))
+    assert held[-1]() is None, f"memory of the forward is held by {full.value}"
+
+
+def test_other_errors_of_a_forward_are_not_taken_for_a_full_device(tmp_path: Path) -> None:
+    backend = _backend(save_tiny_model(tmp_path / "model", "llama"), [])
+
+    def fail(_module: Any, _args: tuple[Any, ...]) -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    backend.capture.target.layers[5].register_forward_pre_hook(fail)
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        backend.capture.one_by_one(torch.arange(5))
 
 
 def test_work_ends_between_forwards_when_asked_to(tmp_path: Path) -> None:

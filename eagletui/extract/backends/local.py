@@ -1,5 +1,10 @@
-"""Compute features with a model in this process, on a CPU or a CUDA device by the same code."""
+"""Compute features with a model in this process, on a CPU or a CUDA device by the same code.
 
+On CUDA a forward is launched before the streams of the one before are taken, so that the device computes while those
+are copied, rounded and written.
+"""
+
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -9,7 +14,7 @@ from eagletui.core.features import FeatureLayers
 from eagletui.core.reports import Report
 from eagletui.extract import widened
 from eagletui.extract.attention import Kernel
-from eagletui.extract.capture import Capture, DeviceFullError, Mode, SelfTest
+from eagletui.extract.capture import Capture, DeviceFullError, Launched, Mode, SelfTest
 from eagletui.extract.computing import Computed, refuse_broken, require_vocabulary
 from eagletui.extract.pack import plan_packs
 from eagletui.extract.shards import IdsSample
@@ -25,14 +30,17 @@ LEAST_TOKENS: Final = 64
 class LocalBackend:
     """Chooses between lone and packed forwards once, by a self-test on the first real samples, then computes."""
 
-    def __init__(self, capture: Capture, report: Report) -> None:
+    def __init__(self, capture: Capture, report: Report, *, lookahead: int | None = None) -> None:
         """Take a hooked model.
 
         Args:
             capture: the model.
             report: takes what people should know.
+            lookahead: forwards to be under way while the streams of one are taken; each holds the memory of its
+                streams. None takes 1 on CUDA, and 0 elsewhere, where a forward ends before it is launched.
         """
         self.capture = capture
+        self.lookahead = int(capture.device_kind == "cuda") if lookahead is None else lookahead
         self.mode: Mode | None = None
         """None until the first samples are there."""
         self.choice = "undecided"
@@ -59,7 +67,7 @@ class LocalBackend:
             go_on: asked before each forward; False ends the work.
 
         Yields:
-            each sample once, unless the work was ended.
+            each sample once, unless the work was ended; what was launched before is yielded even then.
 
         Raises:
             ModelError: ids lie outside the model's vocabulary: it is another model's data.
@@ -68,35 +76,47 @@ class LocalBackend:
         ids = [torch.tensor(sample.token_ids, dtype=torch.int64) for sample in samples]
         if self.mode is None:
             self._choose(ids)
-        left = list(range(len(ids)))
+        under_way: _UnderWay = deque()
+        left: Sequence[int] = range(len(ids))
         while left:
-            packs = plan_packs([len(ids[index]) for index in left], self._budget())
-            undone: list[int] = []
-            for number, places in enumerate(packs):
+            plan = plan_packs([len(ids[index]) for index in left], self._budget())
+            packs = [[left[place] for place in places] for places in plan]
+            left = ()
+            for number, pack in enumerate(packs):
                 if not go_on():
-                    return
-                pack = [left[place] for place in places]
-                try:
-                    computed = self._run([ids[index] for index in pack])
-                except DeviceFullError as error:
-                    if len(pack) == 1:
-                        yield Computed(samples[pack[0]], None, str(error))
-                        continue
-                    self._shrink(sum(len(ids[index]) for index in pack))
-                    undone = sorted(left[place] for rest in packs[number:] for place in rest)
                     break
-                for index, streams in zip(pack, computed, strict=True):
-                    yield refuse_broken(samples[index], streams)
-                del streams, computed  # views of the whole pack, which the next one needs not wait beside
-            left = undone
+                tensors = [ids[index] for index in pack]
+                why = self._launch(under_way, pack, tensors)
+                if why is not None and under_way:  # its memory may be what is missing
+                    while under_way:
+                        yield from _taken(samples, *under_way.popleft())
+                    why = self._launch(under_way, pack, tensors) if len(pack) == 1 else why
+                if why is None:
+                    if len(under_way) > self.lookahead:
+                        yield from _taken(samples, *under_way.popleft())
+                elif len(pack) == 1:
+                    yield Computed(samples[pack[0]], None, why)
+                else:
+                    self._shrink(sum(map(len, tensors)))
+                    left = sorted(index for rest in packs[number:] for index in rest)
+                    break
+        while under_way:
+            yield from _taken(samples, *under_way.popleft())
 
     def _budget(self) -> int:
         return self.capture.budget_tokens if self.mode == "packed" else 1
 
-    def _run(self, ids: list[torch.Tensor]) -> list[torch.Tensor]:
-        if self.mode == "packed":
-            return list(self.capture.packed(ids))
-        return [self.capture.alone(sample) for sample in ids]
+    def _launch(self, under_way: "_UnderWay", pack: list[int], ids: list[torch.Tensor]) -> str | None:
+        """Launch a forward and put it into the queue, or tell why it does not fit into the device."""
+        try:
+            launched = self.capture.start(ids) if self.mode == "packed" else self.capture.start_alone(ids[0])
+        except DeviceFullError as error:
+            why = str(error)
+        else:
+            under_way.append((pack, launched))
+            return None
+        self.capture.release()
+        return why
 
     def _shrink(self, tokens: int) -> None:
         """Let packs be half as long as one that was too long for the device, from now on."""
@@ -154,4 +174,17 @@ class LocalBackend:
                 return self.capture.self_test(cut)
             except DeviceFullError:
                 self._shrink(sum(map(len, cut)))
+            self.capture.release()
         return None
+
+
+_UnderWay = deque[tuple[list[int], Launched]]
+"""Which samples share each forward that was launched and not taken yet, the oldest first."""
+
+
+def _taken(samples: Sequence[IdsSample], pack: list[int], launched: Launched) -> Iterator[Computed]:
+    """Wait for a forward and yield its samples."""
+    taken = launched.take()
+    del launched  # it holds what the next forward may need
+    for index, (rows, are_finite) in zip(pack, taken, strict=True):
+        yield Computed(samples[index], rows, None) if are_finite else refuse_broken(samples[index], rows)
