@@ -45,8 +45,13 @@ class Order:
         return "fp8" if self.dtype == "fp8" else facts.dtype
 
 
-def open_backend(order: Order, report: Report) -> Backend:
+def open_backend(order: Order, report: Report, longest: int | None = None) -> Backend:
     """Load the model, or ask the server how it runs.
+
+    Args:
+        order: what computes.
+        report: takes what people should know.
+        longest: tokens of the longest sample, which a server has to take; None where none is known yet.
 
     Raises:
         InputError: an engine needs a server's address.
@@ -61,24 +66,26 @@ def open_backend(order: Order, report: Report) -> Backend:
         return LocalBackend(Capture(target, feature_layers(target.num_layers, order.layers)), report)
     facts = read_facts(order.model, None if order.computed == "auto" else order.computed)
     layers = feature_layers(facts.num_layers, order.layers)
-    return _open_server(order, facts, layers, report)
+    return _open_server(order, facts, layers, report, longest)
 
 
-def _open_server(order: Order, facts: ModelFacts, layers: FeatureLayers, report: Report) -> Backend:
+def _open_server(
+    order: Order, facts: ModelFacts, layers: FeatureLayers, report: Report, longest: int | None
+) -> Backend:
     from eagletui.extract.backends import sglang, vllm
     from eagletui.extract.backends.served import ServedBackend
 
     if order.server is None:
-        command = (vllm if order.engine == "vllm" else sglang).start_command(facts, layers)
+        is_vllm = order.engine == "vllm"
+        command = vllm.start_command(facts, layers, longest) if is_vllm else sglang.start_command(facts, layers)
         raise InputError(
             f"--engine {order.engine} needs --server URL, a server of this very model. Start one with\n{command}"
         )
     if not order.server.startswith(("http://", "https://")):
         raise InputError(f"--server: found {clean_line(order.server, 80)}, expected http://HOST:PORT.")
     if order.engine == "vllm":
-        return ServedBackend(
-            vllm.VllmServer(order.server, facts, layers, trust=order.trust_server), facts, layers, report
-        )
+        server = vllm.VllmServer(order.server, facts, layers, longest=longest, trust=order.trust_server)
+        return ServedBackend(server, facts, layers, report)
     return ServedBackend(
         sglang.SglangServer(order.server, facts, layers), facts, layers, report, in_flight=sglang.IN_FLIGHT
     )

@@ -120,7 +120,7 @@ def extract_file(
     foreseen = foresee(order, len(checked.lengths), max(0, tokens), there)
     if foreseen is not None and stream_ahead is None:
         require_room(job.space, foreseen, _ELSEWHERE)
-    with closing(open_backend(order, watching.report)) as backend:
+    with closing(open_backend(order, watching.report, max(checked.lengths))) as backend:
         done = _extract(job, backend, order.stored(backend.facts))
     return replace(done, seconds=round(time.perf_counter() - began, 3))
 

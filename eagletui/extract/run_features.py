@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from eagletui.config import RunConfig, config_from_json
+from eagletui.core.context import USUAL_LENGTH
 from eagletui.core.errors import InputError, LedgerError, ModelError, RunError
 from eagletui.core.features import Stored, row_bytes, rows_per_shard, shard_number
 from eagletui.core.gauges import ExtractorDetail
@@ -141,7 +142,7 @@ class RunExtractor:
                         config, cluster, order.stored(cluster.facts), partial(self._make_there, cluster)
                     )
             else:
-                backend = self._open(order, lambda: open_backend(order, self.report))
+                backend = self._open(order, lambda: open_backend(order, self.report, self._longest()))
                 with closing(backend):
                     done = self._extract(
                         config, backend, order.stored(backend.facts), partial(self._make_here, backend)
@@ -326,6 +327,13 @@ class RunExtractor:
         rows = self._census()
         waiting = [row.tokens for row in rows if not row.has_features and (only is None or row.sample_id in only)]
         return len(waiting), sum(waiting), sum(row.tokens for row in rows if row.has_features)
+
+    def _longest(self) -> int | None:
+        """Tokens of the longest sample, at least the usual length where more come; None where none is known."""
+        longest = max((row.tokens for row in self._census()), default=0)
+        if self.choices.follow:
+            longest = max(longest, USUAL_LENGTH - 1)
+        return longest or None
 
     def _census(self) -> list[CensusRow]:
         with FeaturesReader(self.folder.ledger_path) as reader:

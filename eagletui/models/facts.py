@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from transformers import AutoConfig
 
+from eagletui.core.context import vllm_context
 from eagletui.core.errors import ModelError
 from eagletui.core.features import DTYPES, DType
 from eagletui.core.text import clean_line
@@ -30,6 +31,8 @@ class ModelFacts:
     """Ids below it can be computed."""
     dtype: DType
     """Of the computation and of the streams."""
+    context: int | None = None
+    """The longest sequence that vLLM serves it with; None: not known, or nothing to serve."""
 
 
 def read_facts(path: Path, dtype: DType | None = None) -> ModelFacts:
@@ -57,6 +60,7 @@ def read_facts(path: Path, dtype: DType | None = None) -> ModelFacts:
             hidden_size=int(config.hidden_size),
             vocab_size=int(config.vocab_size),
             dtype=dtype or _named_dtype(config, whole) or _USUAL,
+            context=vllm_context(config.to_dict()),
         )
     except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
         raise ModelError(f"The config of {path} cannot be read: {clean_line(str(error), 500)}") from error

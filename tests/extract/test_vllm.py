@@ -297,6 +297,20 @@ def test_work_ends_without_waiting_for_answers_when_asked_to(
     backend.close()
 
 
+def test_the_command_starts_a_server_that_takes_the_longest_sample_and_no_more(
+    tmp_path: Path, tiny_models: dict[Kind, Path]
+) -> None:
+    ids = _write_ids(tmp_path / "ids.jsonl", random_samples(LENGTHS))
+    with pytest.raises(InputError, match="--max-model-len 151 --max-num-batched-tokens 32768 --speculative-config"):
+        _extract_ids(ids, tiny_models["llama"], tmp_path / "out", engine="vllm")
+    folder = create_run(tmp_path / "run", tiny_models["llama"])
+    answer_samples(folder, _ids(40, 7))
+    with pytest.raises(InputError, match="--max-model-len 41 "):
+        _run_here(folder, Choices(follow=False, engine="vllm"))
+    with pytest.raises(InputError, match="--max-model-len 1024 "):  # more come: the model's own context
+        _run_here(folder, Choices(follow=True, engine="vllm"))
+
+
 def test_a_missing_or_absent_server_is_named_with_the_command_that_starts_one(tiny_models: dict[Kind, Path]) -> None:
     model = tiny_models["llama"]
     with pytest.raises(InputError, match=r"--engine vllm needs --server URL[^\n]*\nVLLM_SERVER_DEV_MODE=1 vllm serve "):

@@ -25,6 +25,7 @@ import msgspec
 import torch
 from safetensors import SafetensorError, safe_open
 
+from eagletui.core.context import batched_tokens, served_length
 from eagletui.core.features import FeatureLayers
 from eagletui.core.text import clean_line
 from eagletui.extract.backends.http import ServerClient
@@ -50,8 +51,15 @@ def layer_ids(layers: FeatureLayers) -> tuple[int, ...]:
     return (*layers.entering, layers.num_layers)
 
 
-def start_command(facts: ModelFacts, layers: FeatureLayers) -> str:
-    """Return the command that starts a server for these records."""
+def start_command(facts: ModelFacts, layers: FeatureLayers, longest: int | None = None) -> str:
+    """Return the command that starts a server for these records.
+
+    Args:
+        facts: of the model.
+        layers: the streams wanted.
+        longest: tokens of the longest sample; None where none is known yet.
+    """
+    length = served_length(longest, facts.context)
     ids = list(layer_ids(layers))
     speculative = {
         "method": "extract_hidden_states",
@@ -64,7 +72,8 @@ def start_command(facts: ModelFacts, layers: FeatureLayers) -> str:
         "kv_connector_extra_config": {"shared_storage_path": "/dev/shm/states", "use_synchronization_lock": True},
     }
     parts = ["vllm", "serve", str(facts.path), "--dtype", facts.dtype, "--no-enable-prefix-caching"]
-    parts += ["--no-enable-chunked-prefill", "--max-num-batched-tokens", "32768"]
+    parts += ["--no-enable-chunked-prefill", "--max-model-len", str(length)]
+    parts += ["--max-num-batched-tokens", str(batched_tokens(length))]
     parts += ["--speculative-config", json.dumps(speculative), "--kv-transfer-config", json.dumps(transfer)]
     return f"{DEVELOPMENT}=1 {shlex.join(parts)}"
 
@@ -78,6 +87,7 @@ class VllmServer:
         facts: ModelFacts,
         layers: FeatureLayers,
         *,
+        longest: int | None = None,
         file_timeout_s: float = FILE_TIMEOUT_S,
         trust: bool = False,
     ) -> None:
@@ -87,6 +97,7 @@ class VllmServer:
             url: up to the port.
             facts: of the model.
             layers: the streams wanted.
+            longest: tokens of the longest sample, for the command that starts a right server.
             file_timeout_s: from an answer until its file must be whole.
             trust: take a server that does not tell its layers or chunked prefill; the manifest says so.
         """
@@ -96,7 +107,7 @@ class VllmServer:
         self.url = self._client.url
         self._facts = facts
         self._layers = layers
-        self._command = start_command(facts, layers)
+        self._command = start_command(facts, layers, longest)
         self._file_timeout_s = file_timeout_s
         self._model = ""
         self._longest: int | None = None
