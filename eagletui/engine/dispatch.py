@@ -66,26 +66,28 @@ class RetryRule:
     seed: int
     max_attempts: int
 
-    def retry_at(self, failure: ProviderFailure, sample_key: str, attempts: int, now: float) -> float | None:
+    def retry_at(self, failure: ProviderFailure, sample_key: str, tries: int, now: float) -> float | None:
         """Return the time of the next attempt, or None to give up.
-
-        What pauses the run or was aborted is no fault of the sample, which goes back into the queue. A missing endpoint
-        may be: there may be none for what the sample asks. After `ctl retry` a sample has `max_attempts` again, because
-        attempts are counted on, and its waits begin anew.
 
         Args:
             failure: of the last attempt.
             sample_key: whose.
-            attempts: made so far, the failed one included.
+            tries: attempts that count, the failed one included; after `ctl retry` they begin anew.
             now: Unix seconds.
         """
-        is_missing = failure.pause == "breaker"
-        if failure.kind == "aborted" or (failure.pause is not None and not is_missing):
+        if excuses(failure):
             return now
-        if not (failure.retryable or is_missing) or attempts % self.max_attempts == 0:
+        if not (failure.retryable or failure.pause == "breaker") or tries >= self.max_attempts:
             return None
-        since_retry = (attempts - 1) % self.max_attempts + 1
-        return now + backoff_s(self.seed, sample_key, since_retry) + (failure.retry_after_s or 0.0)
+        return now + backoff_s(self.seed, sample_key, tries) + (failure.retry_after_s or 0.0)
+
+
+def excuses(failure: ProviderFailure) -> bool:
+    """Tell whether a failure is no fault of the sample: it was aborted, or pauses the run.
+
+    A missing endpoint may be its fault: there may be none for what the sample asks.
+    """
+    return failure.kind == "aborted" or failure.pause not in (None, "breaker")
 
 
 @dataclass(slots=True)
@@ -245,7 +247,8 @@ class Dispatcher:
             error_detail=failure.detail,
             cost_pico=None if failure.void else cost_pico,
             http_status=failure.http_status,
-            retry_at=self.retry.retry_at(failure, sample.key, sample.attempts + 1, self.clock()),
+            retry_at=self.retry.retry_at(failure, sample.key, sample.attempts - sample.excused + 1, self.clock()),
+            excused=excuses(failure),
             refused=failure.kind == "moderation",
             generation_id=_known_id(flight, failure.generation_id),
             body=kept.body if kept and kept.body_bytes else None,

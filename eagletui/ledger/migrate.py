@@ -41,7 +41,12 @@ CREATE TABLE turns (
 ) STRICT
 """
 
-MIGRATIONS: Final[tuple[str, ...]] = (_OPINIONS, _BOUGHT_AGAIN, _TURNS)
+_EXCUSED: Final = """
+ALTER TABLE samples ADD COLUMN attempts_excused INTEGER NOT NULL DEFAULT 0;
+UPDATE samples SET attempts_excused = attempts WHERE state IN ('queued', 'in_flight') AND attempts > 0
+"""
+
+MIGRATIONS: Final[tuple[str, ...]] = (_OPINIONS, _BOUGHT_AGAIN, _TURNS, _EXCUSED)
 """The script that leads from version N to N + 1, at index N - 1."""
 
 OLDEST_READ: Final = 1

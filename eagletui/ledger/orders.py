@@ -44,6 +44,8 @@ class QueuedSample:
     """Requests made so far."""
     answer_index: int
     turn: int
+    excused: int = 0
+    """Of those: not held against `max_attempts`, as people asked for a retry since or the sample was not at fault."""
     whole: Prompt | None = None
     """The conversation as recorded, where later turns of it are to be asked after this one."""
 
@@ -182,6 +184,8 @@ class Failed:
     """When the sample may be tried again; None: it is given up."""
     refused: bool = False
     """Given up as refused rather than failed."""
+    excused: bool = False
+    """Not held against the sample, whatever `max_attempts` allows."""
     generation_id: str | None = None
     """When it was not known from the headers."""
     body: bytes | Packed | None = None

@@ -72,6 +72,7 @@ CREATE TABLE samples (
     cost_pico INTEGER,                      -- of the answering attempt; NULL: not known yet
     latency_s REAL,
     answered_at REAL,
+    attempts_excused INTEGER NOT NULL DEFAULT 0,  -- of these attempts: not held against max_attempts
     UNIQUE (prompt_id, answer_index, turn),
     CHECK ((state IN ('failed', 'refused')) = (failure_kind IS NOT NULL)),
     CHECK ((state IN ('answered', 'tokenized', 'quarantined')) = (answered_attempt_id IS NOT NULL))

@@ -111,7 +111,8 @@ def set_aside_later(connection: sqlite3.Connection, sample_ids: Sequence[int]) -
 def queue_failed_later(connection: sqlite3.Connection, sample_ids: Sequence[int], retried_at: float) -> int:
     """After samples gave up their answers: queue the failed turns after them too, and return how many."""
     return connection.execute(
-        f"""UPDATE samples SET state = 'queued', failure_kind = NULL, failure_detail = NULL, not_before = ?
+        f"""UPDATE samples SET state = 'queued', failure_kind = NULL, failure_detail = NULL, not_before = ?,
+            attempts_excused = attempts
         WHERE state IN ('failed', 'refused') AND id IN (
             SELECT other.id FROM json_each(?) AS one JOIN samples AS this ON this.id = one.value
             JOIN samples AS other ON {_SAME} AND other.turn > this.turn)""",
@@ -142,7 +143,8 @@ def order_retried(connection: sqlite3.Connection, retried_at: float) -> int:
         How many turns were queued in addition.
     """
     added = connection.execute(
-        """UPDATE samples AS this SET state = 'queued', failure_kind = NULL, failure_detail = NULL, not_before = :at
+        """UPDATE samples AS this SET state = 'queued', failure_kind = NULL, failure_detail = NULL, not_before = :at,
+            attempts_excused = attempts
         WHERE state IN ('failed', 'refused') AND EXISTS (
             SELECT 1 FROM samples AS other WHERE other.prompt_id = this.prompt_id
             AND other.answer_index = this.answer_index AND other.turn > this.turn

@@ -11,7 +11,8 @@ from eagletui.ledger.turns import can_be_retried, order_retried, queue_failed_la
 from eagletui.ledger.writer_base import Writer
 
 _RETRY: Final = (
-    "UPDATE samples SET state = 'queued', failure_kind = NULL, failure_detail = NULL, not_before = ?"
+    "UPDATE samples SET state = 'queued', failure_kind = NULL, failure_detail = NULL, not_before = ?,"
+    " attempts_excused = attempts"
     f" WHERE state IN ('failed', 'refused') AND {can_be_retried('samples')}"
 )
 
@@ -34,7 +35,7 @@ def _give_up_answers(connection: sqlite3.Connection, now: float, sample_key: str
             finish_reason = NULL, evidence = NULL, usability = NULL, usability_before = NULL, prompt_tokens = NULL,
             output_tokens = NULL, billed_prompt_tokens = NULL, billed_output_tokens = NULL, excess_tokens = NULL,
             plain_excess_tokens = NULL, has_end = 0, offset_tokens = NULL, drift_tokens = NULL, spans = NULL,
-            cost_pico = NULL, latency_s = NULL, answered_at = NULL WHERE {given_up}""",
+            cost_pico = NULL, latency_s = NULL, answered_at = NULL, attempts_excused = attempts WHERE {given_up}""",
         named,
     )
     return len(ids) + queue_failed_later(connection, ids, now)
@@ -154,6 +155,8 @@ class ControlWriter(Writer):
 
         A turn whose turn before has an answer that it cannot follow stays failed; one whose turn before failed too is
         asked after that one.
+
+        Each may fail `max_attempts` times again, however many attempts it has used.
 
         Args:
             sample_keys: failed, refused or quarantined ones; empty for every failed or refused one.

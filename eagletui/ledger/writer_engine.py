@@ -16,7 +16,7 @@ LONGEST_RETRY_S: Final = 3_660.0
 """An hour of `Retry-After`, and the jitter on it."""
 
 _QUEUED: Final = """samples.id, samples.sample_key, samples.dataset, prompts.body, samples.attempts,
-    samples.answer_index, samples.turn,
+    samples.attempts_excused, samples.answer_index, samples.turn,
     EXISTS (SELECT 1 FROM samples AS later WHERE later.prompt_id = samples.prompt_id
             AND later.answer_index = samples.answer_index AND later.turn > samples.turn)"""
 """What `_queued` makes a sample of, over `samples` and `prompts`."""
@@ -188,7 +188,9 @@ class AttemptWriter(Writer):
                 " error_detail = 'The engine ended while the request was out.' WHERE state = 'sent'",
                 (now,),
             ).rowcount
-            requeued = connection.execute("UPDATE samples SET state = 'queued' WHERE state = 'in_flight'").rowcount
+            requeued = connection.execute(
+                "UPDATE samples SET state = 'queued', attempts_excused = attempts_excused + 1 WHERE state = 'in_flight'"
+            ).rowcount
             connection.execute(
                 "UPDATE samples SET not_before = :latest"
                 " WHERE state = 'queued' AND not_before > :latest AND not_before < :waits",
@@ -198,13 +200,14 @@ class AttemptWriter(Writer):
 
 
 def _queued(connection: sqlite3.Connection, row: Sequence[Any]) -> QueuedSample:
-    row_id, key, dataset, body, attempts, answer_index, turn, is_followed = row
+    row_id, key, dataset, body, attempts, excused, answer_index, turn, is_followed = row
     return QueuedSample(
         id=row_id,
         key=key,
         dataset=dataset,
         prompt=asked_prompt(connection, row_id, body, turn),
         attempts=attempts,
+        excused=excused,
         answer_index=answer_index,
         turn=turn,
         whole=unpack_prompt(body) if is_followed else None,

@@ -241,8 +241,9 @@ class SettleWriter(TokensWriter):
         )
         if failure.retry_at is not None:
             connection.execute(
-                "UPDATE samples SET state = 'queued', not_before = ? WHERE id = ? AND state = 'in_flight'",
-                (failure.retry_at, attempt.sample_id),
+                "UPDATE samples SET state = 'queued', not_before = ?, attempts_excused = attempts_excused + ?"
+                " WHERE id = ? AND state = 'in_flight'",
+                (failure.retry_at, failure.excused, attempt.sample_id),
             )
         else:
             connection.execute(

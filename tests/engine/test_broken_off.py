@@ -39,7 +39,7 @@ async def test_a_flight_that_is_broken_off_before_its_first_step_lands_and_is_vo
         verdict_of=lambda tag: Verdict(),
         clock=lambda: 100.0,
     )
-    ready = cast(ReadySample, SimpleNamespace(sample=SimpleNamespace(key="s1", attempts=0)))
+    ready = cast(ReadySample, SimpleNamespace(sample=SimpleNamespace(key="s1", attempts=0, excused=0)))
     manner = Manner("text", stream=False, logprobs=False)
     assert pace.choose(0.0) == "a"
     dispatcher.launch(Flight(ready, unlisted("a"), manner, attempt_id=1, hold_pico=5, sent_at=0.0))

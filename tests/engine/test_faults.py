@@ -67,20 +67,24 @@ def test_a_sample_that_always_fails_is_given_up_after_its_attempts_and_can_be_re
     new_run: NewRun, start_provider: StartProvider
 ) -> None:
     faults = script(
-        'kind = "http_503"\nmatch = { prompt_contains = "cursed" }\ntimes = 2\nparams = { retry_after_s = 0 }'
+        'kind = "http_503"\nmatch = { prompt_contains = "cursed" }\ntimes = 2\nparams = { retry_after_s = 0 }',
+        'kind = "http_400"\nmatch = { prompt_contains = "barred" }\ntimes = 1',
+        'kind = "http_503"\nmatch = { prompt_contains = "barred" }\ntimes = 1\nparams = { retry_after_s = 0 }',
     )
     provider = start_provider(faults=faults)
-    run = new_run(provider.api_url, ["a cursed prompt", "a plain prompt"], pace={"max_attempts": 2})
+    run = new_run(provider.api_url, ["a cursed prompt", "a barred prompt"], pace={"max_attempts": 2})
     assert run.finish() == 1, run.log()
     snapshot = run.snapshot()
-    assert (snapshot.states["failed"], snapshot.states["tokenized"]) == (1, 1)
+    assert snapshot.states["failed"] == 2
     with run.reader() as reader:
-        sample = reader.sample("p0000")
-    assert sample is not None
-    assert (sample.row.failure_kind, sample.row.attempts) == ("overloaded", 2)
+        cursed, barred = reader.rows([1, 2])
+    assert (cursed.failure_kind, cursed.attempts) == ("overloaded", 2)
+    assert (barred.failure_kind, barred.attempts) == ("bad_request", 1), "given up before its attempts were used"
     with LedgerWriter(run.folder.ledger_path) as writer:
-        assert writer.retry([]) == 1
+        assert writer.retry([]) == 2
     assert run.finish() == 0, run.log()
+    with run.reader() as reader:
+        assert [row.attempts for row in reader.rows([1, 2])] == [3, 3], "two more were allowed to each"
     assert_every_sample_answered_once(run, 2)
 
 

@@ -107,7 +107,18 @@ def test_failed_and_refused_samples_are_queued_again_by_key_or_all(writer: Ledge
     assert reader.rows([1])[0].failure_kind is None
     assert writer.retry([]) == 2
     assert writer.retry([]) == 0
-    assert [sample.attempts for sample in writer.claim(5)] == [1, 1, 1]
+    assert [(sample.attempts, sample.excused) for sample in writer.claim(5)] == [(1, 1)] * 3
+
+
+def test_attempts_that_were_no_fault_of_the_sample_are_excused_and_others_are_not(writer: LedgerWriter) -> None:
+    queue(writer, "a")
+    for excused in (False, True):
+        failed = Failed("void", "x", "no", retry_at=1.0, excused=excused)
+        writer.finish([Finished(send(writer, 1), failed)])
+    send(writer, 1)
+    writer.recover()
+    (sample,) = writer.claim(5)
+    assert (sample.attempts, sample.excused) == (3, 2)
 
 
 def test_a_heartbeat_is_ready_once_and_stays_so(writer: LedgerWriter, reader: LedgerReader, clock: Clock) -> None:

@@ -9,9 +9,10 @@ import pytest
 from eagletui.core.errors import LedgerError
 from eagletui.ledger.connection import connect_reader
 from eagletui.ledger.migrate import MIGRATIONS, VERSION, migrate
+from eagletui.ledger.orders import Failed, Finished
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer import LedgerWriter
-from tests.ledger.build import make_ledger, sql
+from tests.ledger.build import make_ledger, queue, send, sql
 
 
 def test_a_new_ledger_is_private_and_knows_its_run(path: Path) -> None:
@@ -45,6 +46,17 @@ def test_another_sqlite_file_is_not_taken_for_a_ledger(tmp_path: Path) -> None:
     for opener in (LedgerReader, LedgerWriter):
         with pytest.raises(LedgerError, match="not a ledger"):
             opener(other)
+
+
+def make_first_version(path: Path) -> None:
+    """Take away what later versions added."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    for table in ("opinions", "turns"):
+        connection.execute(f"DROP TABLE {table}")
+    connection.execute("DELETE FROM moves WHERE old_state = 'quarantined' AND new_state = 'queued'")
+    connection.execute("ALTER TABLE samples DROP COLUMN attempts_excused")
+    connection.execute("PRAGMA user_version = 1")
+    connection.close()
 
 
 def test_a_file_that_is_no_database_is_refused_with_its_name(tmp_path: Path) -> None:
@@ -100,9 +112,7 @@ def test_a_viewer_does_not_upgrade_an_older_ledger_but_says_how(path: Path, monk
 def test_a_ledger_of_the_first_version_is_read_as_it_is_and_upgraded_by_the_first_writer(path: Path) -> None:
     described = "SELECT name, type, \"notnull\", pk FROM pragma_table_info('opinions')"
     current = sql(path, described)
-    sql(path, "DROP TABLE opinions")
-    sql(path, "DROP TABLE turns")
-    sql(path, "PRAGMA user_version = 1")
+    make_first_version(path)
     with LedgerReader(path) as reader:
         assert reader.run().name == "test-run"
         assert reader.opinions() == []
@@ -147,12 +157,7 @@ def test_a_file_whose_tables_a_build_between_releases_made_is_refused_by_name(pa
 
 
 def test_an_older_ledger_is_upgraded_when_it_is_written_and_its_moves_are_those_of_today(path: Path) -> None:
-    connection = sqlite3.connect(path, isolation_level=None)
-    for table in ("opinions", "turns"):
-        connection.execute(f"DROP TABLE {table}")
-    connection.execute("DELETE FROM moves WHERE old_state = 'quarantined' AND new_state = 'queued'")
-    connection.execute("PRAGMA user_version = 1")
-    connection.close()
+    make_first_version(path)
     with LedgerReader(path) as reader:
         assert reader.run().state == "new", "a viewer reads it as it is"
     LedgerWriter(path).close()
@@ -161,3 +166,16 @@ def test_an_older_ledger_is_upgraded_when_it_is_written_and_its_moves_are_those_
         moves = upgraded.execute("SELECT count(*) FROM moves WHERE old_state = 'quarantined'").fetchone()
     upgraded.close()
     assert moves == (3,)
+
+
+def test_a_sample_that_waits_in_an_older_ledger_may_fail_as_often_as_a_new_one(path: Path) -> None:
+    with LedgerWriter(path) as writer:
+        queue(writer, "a", "b")
+        failed = Failed("void", "server_error", "no", retry_at=1.0)
+        writer.finish([Finished(send(writer, 1), failed)])
+    make_first_version(path)
+    with LedgerWriter(path) as writer:
+        assert [(sample.key, sample.attempts, sample.excused) for sample in writer.claim(5)] == [
+            ("a", 1, 1),
+            ("b", 0, 0),
+        ]
