@@ -18,14 +18,17 @@ from eagletui.runs import find
 def accept(
     run: Annotated[str, typer.Argument(help="A run's name, folder or ledger.", metavar="RUN")],
     dataset: Annotated[str, typer.Option("--dataset", help="The data set.", metavar="D")],
-    rule: Annotated[str, typer.Option("--rule", help="What is accepted, in your words.", metavar="RULE")],
+    rule: Annotated[
+        str, typer.Option("--rule", help="Why, in your words: kept as text, it picks no samples.", metavar="RULE")
+    ],
     by: Annotated[str | None, typer.Option("--by", help="Who signs; left out: the user name.", metavar="NAME")] = None,
     refuse: Annotated[bool, typer.Option("--refuse", help="Sign that the data set is not accepted, and why.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:
-    """Sign a verdict on a data set: its mismatched samples are known, counted and accepted, or refused.
+    """Sign a verdict on a data set: all its mismatched samples are known, counted and accepted, or refused.
 
-    The verdict is stored in the run and goes out with every export. It changes no sample.
+    The rule says why and is text alone: it picks none of them. The verdict is stored in the run and goes out with every
+    export. It changes no sample.
     """
     folder = find(run)
     words, name = clean_line(rule.strip()), clean_line((by or getpass.getuser()).strip())
@@ -43,7 +46,8 @@ def accept(
             detail_json=json.dumps(detail),
         )
         did = "refused" if refuse else "accepted"
-        sentence = f"{found.mismatched:,} of {found.samples:,} samples of {dataset} {did} by {name}: {words}"
+        mismatched = f"all {found.mismatched:,} mismatched of {found.samples:,} samples"
+        sentence = f"{mismatched} of {dataset} {did} by {name}: {words}"
         writer.event("info", "ctl", "accept", sentence)
     if json_:
         signed = {"run": folder.name, "verdict": number, "dataset": dataset, "rule": words, "accepted_by": name}

@@ -70,7 +70,9 @@ def test_a_person_sees_the_kinds_and_the_cost(eagletui: Command, run: RunFolder)
     ended = eagletui("accept", str(run.path), "--dataset", "test", "--rule", RULE, "--by", "Kim\x1b[31m")
     assert "same bytes" in ended.out
     assert "output tokens differ" in ended.out
-    assert "accepted by Kim" in ended.out
+    with LedgerReader(run.ledger_path) as reader:
+        (verdict,) = reader.verdicts()
+    assert f"Signed: all {verdict.mismatched} mismatched of 48 samples of test accepted by Kim: {RULE}" in ended.out
     assert "\x1b" not in ended.out
 
 

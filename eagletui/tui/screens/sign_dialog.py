@@ -57,8 +57,8 @@ class SignDialog(ModalScreen[Signature | None]):
                 yield SafeText("rule", classes="field-label")
                 yield Entry(id="sign-rule")
             yield SafeText(
-                "  what is accepted or refused, in your words: same bytes, other cut\n"
-                "  kept in the run and in every export; it changes no sample",
+                "  why all of them are accepted or refused, in your words: same bytes, other cut\n"
+                "  text alone, kept in the run and in every export; it picks and changes no sample",
                 classes="field-note",
             )
             with Horizontal(classes="dialog-buttons"):
