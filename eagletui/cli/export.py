@@ -19,6 +19,7 @@ from eagletui.core.loaders import (
     LoaderRule,
     fitting_length,
 )
+from eagletui.core.row_order import VALIDATION_PERCENT, split_text, unusual_split
 from eagletui.core.text import clean_line
 from eagletui.export.rows import ALSO_POSSIBLE, Census
 from eagletui.export.selection import read_selection
@@ -112,7 +113,13 @@ def export(
     ] = False,
     validation: Annotated[
         float | None,
-        typer.Option("--validation", metavar="PERCENT", min=0, max=90, help="Share of prompts to validate on."),
+        typer.Option(
+            "--validation",
+            metavar="PERCENT",
+            min=0,
+            max=90,
+            help="Share of prompts to validate on (10); the real share of a small set may differ, and is told.",
+        ),
     ] = None,
     chat_template: Annotated[
         str | None, typer.Option("--chat-template", metavar="NAME", help="TorchSpec's dataset.chat_template.")
@@ -274,6 +281,7 @@ def _print_file(
                 **extra,
                 "train_rows": done.census.samples - done.validation_rows,
                 "validation_rows": done.validation_rows,
+                "notes": _notes(done),
                 "loaders": [
                     effect_object(rule, done.lengths, limit, done.by_text_changed, done.census.evidence)
                     for rule, limit in limits
@@ -292,16 +300,23 @@ def _print_file(
             *((key.replace("_", " "), value) for key, value in extra.items()),
             *((rule.trainer, effect_line(rule, done.lengths, limit)) for rule, limit in limits),
             ("by text", by_text_line(done.by_text_changed, done.census.samples, done.census.evidence)),
+            *(("note", note) for note in _notes(done)),
         ]
     )
     _print_commands(commands)
 
 
 def _rows(done: Exported) -> str:
-    if not done.validation_rows:
+    if not done.is_split:
         return f"{done.census.samples:,}"
-    train = done.census.samples - done.validation_rows
-    return f"{train:,} to train on, then {done.validation_rows:,} to validate on, the same ones in every export"
+    return f"{split_text(done.census.samples, done.validation_rows)}, these last and the same ones in every export"
+
+
+def _notes(done: Exported) -> list[str]:
+    if not done.is_split:
+        return []
+    unusual = unusual_split(done.census.samples, done.validation_rows, VALIDATION_PERCENT)
+    return [] if unusual is None else [unusual]
 
 
 def _print_commands(commands: Sequence[str]) -> None:
@@ -397,7 +412,6 @@ def _trainer_object(done: "TrainerExport", rule: LoaderRule) -> dict[str, Any]:
 def _trainer_pairs(done: "TrainerExport", rule: LoaderRule) -> list[tuple[str, str]]:
     manifest = done.manifest
     vocabulary = manifest.vocabulary
-    rows = f"{manifest.samples - done.validation_rows:,} to train on, {done.validation_rows:,} to validate on"
     return [
         (
             "samples",
@@ -406,7 +420,7 @@ def _trainer_pairs(done: "TrainerExport", rule: LoaderRule) -> list[tuple[str, s
         ),
         ("evidence", _listed(manifest.by_evidence)),
         ("left out", _listed(manifest.left_out) or "nothing"),
-        ("rows", rows),
+        ("rows", split_text(manifest.samples, done.validation_rows)),
         ("features", _features(done)),
         (
             "draft vocabulary",

@@ -19,6 +19,9 @@ Part = Literal["train", "validation"]
 VALIDATION_PERCENT: Final = 10.0
 """Share of prompts to validate on where nothing else is asked: what speculators holds out."""
 
+USUAL_FACTOR: Final = 2.0
+"""A set that holds out less than the asked share divided by this, or more than the asked share times it, is unusual."""
+
 _SUFFIX: Final = re.compile(r"(\.a\d+)?(\.t\d+)?\Z")
 
 
@@ -42,6 +45,33 @@ def joins_validation(sample_key: str, percent: float) -> bool:
     prompt_key = _SUFFIX.sub("", sample_key) or sample_key
     digest = hashlib.sha256(prompt_key.encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(digest[:8]) < percent / 100 * 2**64
+
+
+def split_text(rows: int, held_out: int) -> str:
+    """Say how many rows are on each side, and what share that really is."""
+    return f"{rows - held_out:,} to train on, {held_out:,} to validate on ({_share(rows, held_out):.1f} %)"
+
+
+def unusual_split(rows: int, held_out: int, percent: float) -> str | None:
+    """Say that a set holds out far more or less than was asked, as small sets may; None where it does not.
+
+    Args:
+        rows: of the set, at least one.
+        held_out: of those, to validate on.
+        percent: what was asked.
+    """
+    share = _share(rows, held_out)
+    if percent <= 0 or percent / USUAL_FACTOR <= share <= percent * USUAL_FACTOR:
+        return None
+    return (
+        f"{held_out:,} of {rows:,} rows, {share:.1f} %, are to validate on, and {percent:g} % were asked: each "
+        "prompt's side follows from its key alone, so that later exports move no row across, and a small set may lie "
+        "off. More prompts even it out; nothing is wrong with the rows."
+    )
+
+
+def _share(rows: int, held_out: int) -> float:
+    return 100.0 * held_out / rows
 
 
 def place_rows(

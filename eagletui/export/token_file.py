@@ -36,8 +36,10 @@ class Exported:
     """The target's name at the API."""
     by_text_changed: int
     """Samples whose proved ids would be others if their text were given to a trainer."""
-    validation_rows: int = 0
-    """Last rows of the file, to validate on; none in a selection, which keeps its own order."""
+    validation_rows: int
+    """Last rows of the file, to validate on; none in a selection."""
+    is_split: bool
+    """Rows to validate on lie last; a selection keeps its own order."""
 
 
 class RowSink(Protocol):
@@ -139,7 +141,16 @@ def export_tokens(
         raise RunError(f"{out} cannot be written: {error.strerror or error}.") from error
     digest = stream.sha256.hexdigest()
     return Exported(
-        data, manifest, stream.size, digest, census, tuple(lengths), model_id, by_text_changed, validation_rows
+        data,
+        manifest,
+        stream.size,
+        digest,
+        census,
+        tuple(lengths),
+        model_id,
+        by_text_changed,
+        validation_rows,
+        only is None,
     )
 
 

@@ -24,7 +24,7 @@ from eagletui.core.loaders import (
     SampleLength,
     fitting_length,
 )
-from eagletui.core.row_order import VALIDATION_PERCENT, place_rows
+from eagletui.core.row_order import VALIDATION_PERCENT, place_rows, unusual_split
 from eagletui.export import mapping, prepared, training
 from eagletui.export.feature_files import (
     FeaturePlace,
@@ -386,10 +386,12 @@ def _told(
     vocabulary: DraftVocabulary,
     commands: list[str],
 ) -> TrainerExport:
+    validation_rows = sum(row.part == "validation" for row in rows)
+    unusual = unusual_split(len(rows), validation_rows, manifest.validation_percent)
     return TrainerExport(
         out=out,
         manifest=manifest,
-        validation_rows=sum(row.part == "validation" for row in rows),
+        validation_rows=validation_rows,
         added=len(rows) - rows_before,
         files_written=0 if plan is None else len(plan.missing),
         bytes=sum(row.feature.bytes for row in rows if row.feature is not None),
@@ -397,5 +399,8 @@ def _told(
         by_text_changed=gathered.by_text_changed,
         coverage=vocabulary.coverage(gathered.counts),
         commands=tuple(commands),
-        notes=tuple(training.notes(asked.trainer, target.name, target.checkpoint, len(rows), online=asked.online)),
+        notes=(
+            *training.notes(asked.trainer, target.name, target.checkpoint, len(rows), online=asked.online),
+            *(() if unusual is None else (unusual,)),
+        ),
     )

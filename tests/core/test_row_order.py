@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eagletui.core.errors import InputError
-from eagletui.core.row_order import PlacedRow, joins_validation, place_rows
+from eagletui.core.row_order import PlacedRow, joins_validation, place_rows, split_text, unusual_split
 
 KEYS = st.lists(st.text("abcdef0123456789", min_size=1, max_size=6), unique=True, min_size=1, max_size=60)
 
@@ -55,6 +55,21 @@ def test_a_small_set_has_a_row_on_both_sides_and_keeps_it() -> None:
     second = place_rows(first, keys, 10.0)
     assert [row.sample_key for row in second] == [keys[0], keys[1], keys[3], keys[2]]
     assert [row.part for row in place_rows((), keys[:1], 10.0)] == ["train"]
+
+
+def test_a_set_that_holds_out_far_more_or_less_than_asked_says_so_and_moves_no_row() -> None:
+    keys = [f"p{number}" for number in range(400)]
+    held_out = [key for key in keys if joins_validation(key, 10.0)]
+    small = [*held_out[:5], *(key for key in keys if key not in held_out)][:12]
+    placed = place_rows((), small, 10.0)
+    assert _keys(placed, "validation") == held_out[:5]
+    assert split_text(12, 5) == "7 to train on, 5 to validate on (41.7 %)"
+    told = unusual_split(12, 5, 10.0)
+    assert told is not None
+    assert told.startswith("5 of 12 rows, 41.7 %, are to validate on, and 10 % were asked")
+    assert unusual_split(len(keys), len(held_out), 10.0) is None
+    assert [unusual_split(100, part, 10.0) is None for part in (4, 5, 20, 21)] == [False, True, True, False]
+    assert unusual_split(12, 0, 0.0) is None, "nothing was to be held out"
 
 
 def test_a_sample_that_left_is_taken_out_where_asked_and_nobody_changes_sides() -> None:
