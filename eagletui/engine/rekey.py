@@ -145,8 +145,6 @@ def rebase(status: KeyStatus, writer: LedgerWriter) -> tuple[int, list[int]]:
                 f"their bounds, {format_usd(bounds_pico)}, are booked as spent."
             )
             writer.adjust_unattributed(bounds_pico, ids, detail)
-            writer.close_finding("unsettled")
-            writer.event("warn", "engine", "key", detail)
         usage_pico = status.usage_pico_usd - writer.books().spent_pico
         writer.set_key_usage_at_start(usage_pico, anew=True)
     return usage_pico, ids

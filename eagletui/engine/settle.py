@@ -367,7 +367,6 @@ class Settler:
         amount = min(missing_pico, held)
         detail = f"{len(ids)} attempts without a known generation; the key shows {format_usd(missing_pico, 12)} more."
         await self.ledger.do(lambda writer: writer.adjust_unattributed(amount, ids, detail))
-        await self.ledger.do(lambda writer: writer.close_finding("unsettled"))
         await self._name_excess(missing_pico - held)
         self.forget(ids)
         self.settled(())

@@ -109,12 +109,14 @@ class SettleWriter(TokensWriter):
             )
 
     def adjust_unattributed(self, amount_pico: int, attempt_ids: Sequence[int], detail: str) -> int:
-        """Book money that the provider's key shows and no attempt explains, and release the holds it covers.
+        """Book money that is gone and that no attempt explains, and release the holds it covers.
+
+        The finding that these attempts have no known cost is closed, and the log says what was booked.
 
         Args:
-            amount_pico: key usage minus settled, after quiescence.
+            amount_pico: what the key shows beyond the settled, after quiescence; the bounds where no key can show it.
             attempt_ids: unsettled attempts whose cost lies in that sum; those released already are not counted again.
-            detail: one sentence for the record.
+            detail: one sentence for the record and the log.
 
         Returns:
             How many holds were released.
@@ -127,6 +129,12 @@ class SettleWriter(TokensWriter):
                     (attempt_id,),
                 ).rowcount
             self._adjust(connection, amount_pico, detail, released)
+            if released:
+                connection.execute(
+                    "UPDATE findings SET closed_at = ? WHERE kind = 'unsettled' AND closed_at IS NULL", (self._clock(),)
+                )
+            if amount_pico or released:
+                self.event("warn", "engine", "unattributed", detail)
         return released
 
     def _adjust(self, connection: sqlite3.Connection, amount_pico: int, detail: str, released: int = 0) -> None:

@@ -244,6 +244,7 @@ def test_money_without_a_generation_id_is_booked_in_sum_and_releases_its_holds(
     attempts = [send(writer, sample) for sample in (1, 2, 3)]
     for attempt in attempts:
         _fail(writer, attempt, Failed("unsettled", "disconnected", "gone", retry_at=1.0))
+    writer.finding("unsettled", "3 attempts have no known cost.", affected=3, examined=3, action="Start again.")
     assert writer.adjust_unattributed(700, attempts[:2], "The key shows 700 more.") == 2
     books = writer.books()
     assert (books.unattributed_pico, books.unsettled_pico, books.spent_pico) == (700, HOLD, 700)
@@ -251,6 +252,8 @@ def test_money_without_a_generation_id_is_booked_in_sum_and_releases_its_holds(
     assert writer.adjust_unattributed(0, attempts[:2], "again") == 0
     (booked,) = reader.adjustments()
     assert (booked.amount_pico, booked.attempts, booked.detail) == (700, 2, "The key shows 700 more.")
+    assert [event.message for event in reader.last_events(9)] == [booked.detail], "the log says it once"
+    assert [finding.closed_at for finding in reader.findings()] == [writer.now()]
 
 
 def test_a_covered_attempt_that_settles_after_all_is_not_counted_twice(
