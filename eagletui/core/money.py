@@ -241,6 +241,30 @@ def cap_text(books: Books) -> str:
     return f"{cap}."
 
 
+def stop_at_text(books: Books) -> str:
+    """Say what stop-at is, and that nothing is sent under it where as much is settled already."""
+    stop_at = f"Stop-at is {limit_text(books.stop_at_pico)}"
+    if books.spent_pico and books.spent_pico >= books.stop_at_pico:
+        return f"{stop_at}, and {limit_text(books.spent_pico)} is settled already: nothing new is sent."
+    return f"{stop_at}: nothing more is asked once as much is settled."
+
+
+def other_limit_text(books: Books, changed: Literal["cap", "stop_at"]) -> str:
+    """Say that the limit which was not changed is in the way too; empty where it is not.
+
+    Args:
+        books: after the change.
+        changed: the limit that somebody changed.
+    """
+    if changed == "cap" and books.spent_pico and books.stop_at_pico <= books.spent_pico < books.cap_pico:
+        also = f"Stop-at, {limit_text(books.stop_at_pico)}, is reached as well"
+        return f" {also}: to go on, raise it too with `eagletui ctl RUN stop-at USD`."
+    if changed == "stop_at" and books.cap_pico < books.stop_at_pico:
+        first = f"The cap, {limit_text(books.cap_pico)}, comes first"
+        return f" {first}: raise it too with `eagletui ctl RUN cap USD`."
+    return ""
+
+
 def pico_to_usd_string(pico: int) -> str:
     """Give the exact amount as a plain decimal string without exponent or trailing zeros, for JSON."""
     whole, fraction = divmod(abs(pico), PICO)

@@ -11,7 +11,7 @@ from eagletui.engine.answers import AnswerDesk, ReadySample
 from eagletui.engine.budget import PromptBounds
 from eagletui.engine.dispatch import Dispatcher, Flight
 from eagletui.engine.fitness import fits, needs_of, why_none
-from eagletui.engine.gates import Gates
+from eagletui.engine.gates import LIMIT_REACHED, Gates
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.load import StreamShare
 from eagletui.engine.market import Market
@@ -230,11 +230,11 @@ class Admissions:
     def _heed(self, admissions: Sequence[Admission]) -> None:
         verdicts = {admission.verdict for admission in admissions}
         if "stop_at" in verdicts:
-            self.gates.want_pause("stop_at", "As much is settled as you allowed with stop-at.")
+            self.gates.want_pause("stop_at", LIMIT_REACHED["stop_at"])
         elif "wait" in verdicts:
             self.money_waits = True
         elif "cap" in verdicts and "admit" not in verdicts:
-            self.gates.want_pause("cap", "The worst case of one more request would pass the cap.")
+            self.gates.want_pause("cap", LIMIT_REACHED["cap"])
 
     async def _fetch(self) -> None:
         known = {ready.sample.id for ready in self.ready}

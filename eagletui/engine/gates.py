@@ -2,7 +2,7 @@
 
 import asyncio
 from functools import partial
-from typing import Final
+from typing import Final, Literal
 
 from eagletui.core.lifecycle import PauseReason, RunState
 from eagletui.core.money import Books, admit
@@ -28,6 +28,13 @@ WAY_OUT: Final[dict[PauseReason, str]] = {
     "disk": f"Free space on the disk, then {_RESUME}.",
 }
 """What to do about each pause, in one sentence."""
+
+
+LIMIT_REACHED: Final[dict[Literal["cap", "stop_at"], str]] = {
+    "stop_at": "As much is settled as you allowed with stop-at.",
+    "cap": "The worst case of one more request would pass the cap.",
+}
+"""What happened, where a limit of money pauses the run."""
 
 
 def lifts(reason: PauseReason | None, books: Books, hold_pico: int | None, *, holds_move: bool) -> bool:
@@ -90,6 +97,17 @@ class Gates:
         level: Level = "info" if reason == "user" else "warn"
         await self._ledger.do(partial(_write_state, "paused", level, detail, reason), urgent=True)
         self.state, self.reason = "paused", reason
+
+    async def name_limit(self, books: Books, hold_pico: int) -> None:
+        """Let a pause at one limit name the other one, where that is what is in the way by now.
+
+        Args:
+            books: the money as of now.
+            hold_pico: the bound of the next request.
+        """
+        verdict = admit(books, hold_pico)
+        if verdict in ("cap", "stop_at") and verdict != self.reason:
+            await self.pause(verdict, f"{LIMIT_REACHED[verdict]} {WAY_OUT[verdict]}")
 
     async def move(self, state: RunState, why: str) -> None:
         """Move to a state other than paused."""

@@ -361,6 +361,8 @@ class Runner:
         books = await self._ledger.do(lambda writer: writer.books())
         holds_move = bool(self._dispatcher.flights) or not self._settler.is_explained
         if not lifts(self._gates.reason, books, hold_pico, holds_move=holds_move):
+            if hold_pico is not None:
+                await self._gates.name_limit(books, hold_pico)
             return False
         await self._gates.move("running", "The limit was raised: the run goes on.")
         self._admissions.money_moved()

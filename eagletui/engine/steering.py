@@ -11,7 +11,7 @@ import msgspec
 
 from eagletui.core.broken_off import BrokenOff, broken_off_words
 from eagletui.core.errors import ConfigError, LedgerError
-from eagletui.core.money import cap_text, format_usd, usd_to_pico
+from eagletui.core.money import cap_text, other_limit_text, stop_at_text, usd_to_pico
 from eagletui.core.text import clean_line
 from eagletui.engine.dispatch import Dispatcher, Flight
 from eagletui.engine.gates import WAY_OUT, Gates
@@ -169,13 +169,14 @@ class Steering:
         changed = await self.ledger.do(lambda writer: writer.set_cap(cap_pico), urgent=True)
         books = await self.ledger.do(lambda writer: writer.books(), urgent=True)
         self.money_moved()
-        return Outcome(changed, cap_text(books))
+        return Outcome(changed, cap_text(books) + other_limit_text(books, "cap"))
 
     async def _stop_at(self, args: _Usd) -> Outcome:
         stop_at_pico = usd_to_pico(args.usd)
         changed = await self.ledger.do(lambda writer: writer.set_stop_at(stop_at_pico), urgent=True)
+        books = await self.ledger.do(lambda writer: writer.books(), urgent=True)
         self.money_moved()
-        return Outcome(changed, f"Admission ends at {format_usd(stop_at_pico)} settled.")
+        return Outcome(changed, stop_at_text(books) + other_limit_text(books, "stop_at"))
 
     async def _in_flight(self, args: _Count) -> Outcome:
         if not 1 <= args.n <= MAX_IN_FLIGHT:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from eagletui.core.errors import LockedError
-from eagletui.core.money import cap_text, format_usd, limit_text, usd_to_pico
+from eagletui.core.money import cap_text, format_usd, other_limit_text, stop_at_text, usd_to_pico
 from eagletui.core.text import clean_line
 from eagletui.ledger import commands
 from eagletui.ledger.locks import RoleLock
@@ -117,12 +117,14 @@ def _standing(reader: LedgerReader, key: str) -> str:
 
 def _cap(writer: LedgerWriter, args: Mapping[str, Any]) -> Applied:
     changed = writer.set_cap(usd_to_pico(Decimal(args["usd"])))
-    return Applied(changed, cap_text(writer.books()))
+    books = writer.books()
+    return Applied(changed, cap_text(books) + other_limit_text(books, "cap"))
 
 
 def _stop_at(writer: LedgerWriter, args: Mapping[str, Any]) -> Applied:
-    stop_at_pico = usd_to_pico(Decimal(args["usd"]))
-    return Applied(writer.set_stop_at(stop_at_pico), f"The run stops asking at {limit_text(stop_at_pico)}.")
+    changed = writer.set_stop_at(usd_to_pico(Decimal(args["usd"])))
+    books = writer.books()
+    return Applied(changed, stop_at_text(books) + other_limit_text(books, "stop_at"))
 
 
 def _in_flight(writer: LedgerWriter, args: Mapping[str, Any]) -> Applied:

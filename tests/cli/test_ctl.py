@@ -41,7 +41,13 @@ def test_a_cap_below_what_is_settled_or_promised_is_taken_and_says_that_nothing_
     assert eagletui("ctl", made_run.name, "cap", "0.5").out == (
         "The cap is $0.50. No engine is running; eagletui run small goes on.\n"
     )
-    assert "once stop-at is raised" in eagletui("ctl", made_run.name, "stop-at", "0.007").out
+    assert eagletui("ctl", made_run.name, "stop-at", "0.007").out == (
+        "Stop-at is $0.007, and $0.007 is settled already: nothing new is sent. "
+        "No engine is running; once stop-at is raised, eagletui run small goes on.\n"
+    )
+    raised = eagletui("ctl", made_run.name, "cap", "0.6").out
+    assert "The cap is $0.60. Stop-at, $0.007, is reached as well: to go on, raise it too" in raised
+    assert "The cap, $0.60, comes first: raise it too" in eagletui("ctl", made_run.name, "stop-at", "2").out
 
 
 def test_a_repeated_order_changes_nothing_says_so_and_still_exits_0(eagletui: Command, made_run: RunFolder) -> None:

@@ -22,9 +22,16 @@ def test_the_cap_pauses_the_run_and_a_raised_cap_finishes_it(new_run: NewRun, st
     assert snapshot.answered < 30
     assert provider.books()["spent_pico"] <= 1_500_000_000
     committed_never_passed(run, 1_500_000_000)
-    run.order("stop-at", usd="1.00")
+    raised = run.order("stop-at", usd="1.00")
+    assert "The cap, $0.0015, comes first" in (raised.result or "")
     assert run.state() == ("paused", "cap")
-    assert run.order("cap", usd="1.00").changed == 1
+    run.order("stop-at", usd="0.0001")
+    raised = run.order("cap", usd="1.00")
+    assert raised.changed == 1
+    assert "Stop-at, $0.0001, is reached as well: to go on, raise it too" in (raised.result or "")
+    run.until_state("paused", "stop_at")
+    assert "ctl RUN stop-at" in (run.snapshot().run.pause_detail or "")
+    run.order("stop-at", usd="1.00")
     assert run.wait(process) == 0, run.log()
     assert_every_sample_answered_once(run, 30)
     assert_books_agree(run, provider)
