@@ -43,6 +43,17 @@ class DatasetPlan:
     """Of one answer, at most."""
 
 
+class Overshoot(NamedTuple):
+    """What may be settled beyond stop-at: requests that are under way when it is reached still come to their end."""
+
+    requests: int
+    """How many may be under way then."""
+    likely_pico: int
+    """What as many cost on average."""
+    most_pico: int
+    """Their bounds."""
+
+
 @dataclass(slots=True)
 class Plan:
     """What a run will need. Money in picodollars."""
@@ -100,6 +111,16 @@ class Plan:
         if self.largest_hold_pico == 0:
             return None
         return min(self.max_in_flight, max(0, self.cap_pico - self.stop_at_pico) // self.largest_hold_pico)
+
+    @property
+    def overshoot(self) -> Overshoot | None:
+        """What may be settled beyond stop-at; None where nothing can, or the likely course is not known."""
+        requests = min(self.in_flight_near_stop_at or 0, self.census.samples)
+        if not requests or self.outlook is None:
+            return None
+        likely_pico = round(self.outlook.dollars_pico.likely / self.census.samples * requests)
+        most_pico = requests * self.largest_hold_pico
+        return Overshoot(requests, min(likely_pico, most_pico), most_pico)
 
 
 def make_plan(

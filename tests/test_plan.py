@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -86,6 +87,18 @@ def test_the_words_name_the_cap_that_full_pace_needs(eagletui: Command, make_con
     ended = eagletui("plan", str(make_config(stop_at="0.9999", cap="1.00")))
     assert ended.code == 0
     assert "full pace up to stop-at needs $1.00, under this one 0 requests may be in flight near stop-at" in ended.out
+    assert "under way then still end" not in ended.out
+
+
+def test_what_stop_at_may_be_passed_by_is_told_before_the_run(eagletui: Command, make_config: MakeConfig) -> None:
+    config = str(make_config(stop_at="0.50", cap="1.00"))
+    plan = eagletui("plan", config, "--json").json
+    over = plan["beyond_stop_at"]
+    assert over["requests"] == 4, "no more than there are samples"
+    assert Decimal(over["most_usd"]) == 4 * Decimal(plan["spend_usd"]["largest_hold"])
+    assert Decimal(over["likely_usd"]) == min(Decimal(plan["likely_usd"]["likely"]), Decimal(over["most_usd"]))
+    words = " ".join(eagletui("plan", config).out.split())
+    assert "this much is settled; up to 4 requests under way then still end: likely $0.00" in words
 
 
 def _endpoint(**changes: Any) -> Endpoint:

@@ -119,6 +119,7 @@ def plan_object(plan: "Plan") -> dict[str, Any]:
             "cap": pico_to_usd_string(plan.cap_pico),
             "full_pace_cap": pico_to_usd_string(plan.full_pace_cap_pico),
         },
+        "beyond_stop_at": _overshoot_object(plan),
         "output_tokens": _range(None if plan.outlook is None else plan.outlook.forecast.tokens),
         "likely_usd": _dollars(plan),
         "finish": _finish_object(plan),
@@ -136,6 +137,17 @@ def _dollars(plan: "Plan") -> dict[str, str] | None:
     if plan.outlook is None:
         return None
     return {name: pico_to_usd_string(round(pico)) for name, pico in plan.outlook.dollars_pico._asdict().items()}
+
+
+def _overshoot_object(plan: "Plan") -> dict[str, Any] | None:
+    over = plan.overshoot
+    if over is None:
+        return None
+    return {
+        "requests": over.requests,
+        "likely_usd": pico_to_usd_string(over.likely_pico),
+        "most_usd": pico_to_usd_string(over.most_pico),
+    }
 
 
 def _likely_tokens(plan: "Plan", dataset: str) -> int | None:
@@ -325,10 +337,19 @@ def _money(plan: "Plan") -> list[tuple[str, str]]:
     near = plan.in_flight_near_stop_at
     return [
         ("money", f"at most {format_usd(plan.worst_case_pico)} if every answer were cut at max_tokens"),
-        ("stop-at", f"{limit_text(plan.stop_at_pico)}: nothing more is asked once this much is settled"),
+        ("stop-at", f"{limit_text(plan.stop_at_pico)}: nothing more is asked once this much is settled{_beyond(plan)}"),
         ("cap", f"{limit_text(plan.cap_pico)}: never committed beyond; {_pace(plan, near)}"),
         ("one request", f"at most {format_usd(plan.largest_hold_pico, 6)}"),
     ]
+
+
+def _beyond(plan: "Plan") -> str:
+    over = plan.overshoot
+    if over is None:
+        return ""
+    places = 2 if over.likely_pico >= PICO else 6
+    likely, most = format_usd(over.likely_pico, places), format_usd(over.most_pico, places)
+    return f"; up to {counted(over.requests, 'request')} under way then still end: likely {likely} more, at most {most}"
 
 
 def _pace(plan: "Plan", near: int | None) -> str:
