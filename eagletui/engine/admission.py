@@ -3,14 +3,14 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final
 
 from eagletui.engine.answers import AnswerDesk, ReadySample
 from eagletui.engine.budget import PromptBounds
 from eagletui.engine.dispatch import Dispatcher, Flight
-from eagletui.engine.fitness import fits, needs_of, why_none
+from eagletui.engine.fitness import Needs, fits, needs_of, why_none
 from eagletui.engine.gates import LIMIT_REACHED, Gates
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.load import StreamShare
@@ -18,6 +18,7 @@ from eagletui.engine.market import Market
 from eagletui.engine.pace import Manner, Pace
 from eagletui.ledger.orders import Admission, AdmitRequest
 from eagletui.ledger.rows import LimitedBy
+from eagletui.ledger.writer_engine import PARKED
 
 READY_ROWS: Final = 128
 """So many prompts are kept rendered; more are fetched when half of them are used."""
@@ -31,6 +32,8 @@ ADMIT_ROWS: Final = 64
 """Admitted at a time, which is also the ramp: one batch per turn of the loop."""
 UNJUDGED_LIMIT: Final = 200
 """With so many replies waiting to be rebuilt, the CPU holds the pace back."""
+UNPARK_ROWS: Final = 1_000
+"""Parked samples return so many at a time, because others write to the ledger meanwhile."""
 LOOK_AGAIN_S: Final = 0.5
 """An empty queue is looked at again after so long, because prompts may be added by another process."""
 
@@ -57,11 +60,19 @@ class Admissions:
     crashed: Callable[[BaseException], None]
     ready: deque[ReadySample] = field(default_factory=deque)
     queue_is_empty: bool = False
-    """No sample is queued, not even one that waits for its time."""
+    """No sample is queued, not even one that waits for its time, but those that wait for an endpoint."""
     money_waits: bool = False
     """The next request fits only after open holds are released."""
+    parked: int = 0
+    """Samples that stay queued, because every endpoint that they fit is quarantined."""
     _unasked: list[tuple[ReadySample, str]] = field(default_factory=list)
     """Samples for which nobody can be asked, and why."""
+    _to_park: list[int] = field(default_factory=list)
+    """Ids of samples that are to wait for a quarantined endpoint."""
+    _parked_for: set[str] = field(default_factory=set)
+    """The quarantined endpoints that parked samples fit."""
+    _parked_under: frozenset[str] | None = None
+    """The usable endpoints when parked samples were looked at last; None: an earlier engine may have parked some."""
     _held_back: int = 0
     """Of those ready: samples that wait for the few endpoints that they fit."""
     _held_look_at: float = 0.0
@@ -83,8 +94,19 @@ class Admissions:
 
     @property
     def is_exhausted(self) -> bool:
-        """Nothing is left to send, now or later."""
-        return self.queue_is_empty and not self.ready and self._refilling is None
+        """Nothing is left to send, now or later, while the usable endpoints are what they are."""
+        is_empty = self.queue_is_empty and not self.ready and self._refilling is None
+        return is_empty and self._parked_under == self._usable()
+
+    def wait_words(self) -> str:
+        """Say for which endpoints parked samples wait, and how to have them asked."""
+        samples = f"{self.parked:,} samples wait: they fit" if self.parked > 1 else "1 sample waits: it fits"
+        tags = sorted(self._parked_for)
+        are = "are quarantined" if len(tags) > 1 else "is quarantined"
+        return (
+            f"{samples} no endpoint but {' and '.join(tags)}, which {are}. "
+            "`eagletui ctl RUN release ENDPOINT` has an endpoint asked again."
+        )
 
     def refill(self) -> None:
         """Fetch and render more prompts in the background when few are left."""
@@ -113,6 +135,8 @@ class Admissions:
         picked = self._pick()
         if self._unasked:
             await self._give_up_unasked()
+        if self._to_park:
+            await self._park()
         if not picked:
             return
         manners = [self.share.manner(self.market.manners[tag]) for _, tag in picked]
@@ -160,7 +184,7 @@ class Admissions:
         if self.ready and not self.pace.has_working_lane:
             self._want_endpoints(now)
             return []
-        usable = {tag for tag, lane in self.pace.lanes.items() if lane.is_usable}
+        usable = self._usable()
         working = {tag for tag in usable if not self.pace.lanes[tag].breaker.is_broken}
         picked: list[tuple[ReadySample, str]] = []
         waiting: list[ReadySample] = []
@@ -175,7 +199,7 @@ class Admissions:
             needs = needs_of(self.ready[0])
             never = tuple(tag for tag, endpoint in self.market.endpoints.items() if not fits(endpoint, needs))
             if usable.issubset(never):
-                self._unasked.append((self.ready.popleft(), why_none(self.market.offered, usable, needs)))
+                self._set_aside(self.ready.popleft(), needs, self.market.offered.keys() - set(never))
                 continue
             avoided = self.avoid.get(self.ready[0].sample.id)
             tag = None if never in closed else self.pace.choose(now, () if avoided is None else (avoided,), never)
@@ -192,6 +216,34 @@ class Admissions:
             self._want_others(now)
         self.ready.extendleft(reversed(waiting))
         return picked
+
+    def _usable(self) -> frozenset[str]:
+        return frozenset(tag for tag, lane in self.pace.lanes.items() if lane.is_usable)
+
+    def _set_aside(self, ready: ReadySample, needs: Needs, closed: Set[str]) -> None:
+        """Let a sample that no usable endpoint fits wait for those that are quarantined, or fail where none fits it."""
+        if closed:
+            self._to_park.append(ready.sample.id)
+            self._parked_for |= closed
+        else:
+            self._unasked.append((ready, why_none(self.market.offered, needs)))
+
+    async def _park(self) -> None:
+        sample_ids, self._to_park = self._to_park, []
+        self.parked += await self.ledger.do(lambda writer: writer.park(sample_ids))
+
+    async def _unpark(self) -> None:
+        """Have parked samples looked at again where other endpoints may be asked than when they were parked."""
+        usable = self._usable()
+        if usable == self._parked_under:
+            return
+        moved = UNPARK_ROWS
+        while moved == UNPARK_ROWS:
+            moved = await self.ledger.do(lambda writer: writer.unpark(UNPARK_ROWS))
+            self.parked = max(0, self.parked - moved)
+        if not self.parked:
+            self._parked_for.clear()
+        self._parked_under = usable
 
     async def _give_up_unasked(self) -> None:
         """Let samples fail for which nobody can be asked, before any money is held for them."""
@@ -237,6 +289,7 @@ class Admissions:
             self.gates.want_pause("cap", LIMIT_REACHED["cap"])
 
     async def _fetch(self) -> None:
+        await self._unpark()
         known = {ready.sample.id for ready in self.ready}
         rows = await self.ledger.do(lambda writer: writer.claim(len(known) + READY_ROWS))
         fresh = [sample for sample in rows if sample.id not in known]
@@ -247,7 +300,7 @@ class Admissions:
             self.queue_is_empty = False
             return
         due_at = await self.ledger.do(lambda writer: writer.next_due_at())
-        self.queue_is_empty = due_at is None
+        self.queue_is_empty = due_at is None or due_at == PARKED
         # What is due now is rendered already, so only a retry that comes due sooner is a reason to look sooner.
         due_in_s = LOOK_AGAIN_S if due_at is None or known else max(0.0, due_at - time.time())
         self._look_at = time.monotonic() + min(LOOK_AGAIN_S, due_in_s)

@@ -1,6 +1,6 @@
 """Which endpoints a request fits: they take what it sets, and it is not too long for them."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from eagletui.engine.answers import ReadySample
@@ -52,12 +52,11 @@ def fits(endpoint: Endpoint, needs: Needs) -> bool:
     return not lacks(endpoint, needs) and too_long(endpoint, needs) is None
 
 
-def why_none(endpoints: Mapping[str, Endpoint], usable: Collection[str], needs: Needs) -> str:
-    """Say why no usable endpoint can be asked.
+def why_none(endpoints: Mapping[str, Endpoint], needs: Needs) -> str:
+    """Say why no endpoint can be asked.
 
     Args:
-        endpoints: those on offer, by tag.
-        usable: tags of those that are not quarantined; none of them fits.
+        endpoints: those on offer, by tag; none of them fits.
         needs: of the request.
     """
     lacking = {tag: missing for tag, endpoint in endpoints.items() if (missing := lacks(endpoint, needs))}
@@ -71,8 +70,6 @@ def why_none(endpoints: Mapping[str, Endpoint], usable: Collection[str], needs: 
             clauses.append(f"{tag} takes no {' and '.join(sorted(lacking[tag]))}")
         elif (limit := too_long(endpoint, needs)) is not None:
             clauses.append(f"{tag} {limit}")
-        elif tag not in usable:
-            clauses.append(f"{tag} is quarantined")
     prompt = "unknown" if needs.prompt_tokens is None else f"{needs.prompt_tokens:,}"
     return (
         f"No endpoint can be asked for this prompt of {prompt} tokens with max_tokens = {needs.max_tokens:,}: "

@@ -309,7 +309,9 @@ class Runner:
             return None
         if self._gates.state == "paused":
             return PAUSED if self._exit_when_paused and not self._limits_may_lift else None
-        if self._gates.is_open:
+        if self._gates.is_open and self._admissions.parked:
+            self._gates.want_pause("check", self._admissions.wait_words())
+        elif self._gates.is_open:
             await self._gates.move("draining", "Every sample has ended.")
         elif self._gates.state == "draining":
             if not self._is_cross_checked():
@@ -432,6 +434,12 @@ class Runner:
         if error is not None:
             self._crashed(error)
 
+    def _waits(self) -> str | None:
+        """Say what people may wonder about: nothing is sent because of open costs, or of endpoints set aside."""
+        if self._settler.is_long_wait:
+            return self._settler.wait_words()
+        return self._admissions.wait_words() if self._admissions.parked and self._gates.is_open else None
+
     def _detail(self) -> dict[str, object]:
         return {
             "in_flight": len(self._dispatcher.flights),
@@ -440,7 +448,7 @@ class Runner:
             "stream_share": round(self._load.share.share, 2),
             "unfiled": self._filing.waiting,
             "unsettled": len(self._settler.questions) + len(self._settler.nameless),
-            "waits": self._settler.wait_words() if self._settler.is_long_wait else None,
+            "waits": self._waits(),
             "key": self._settler.key_seen and self._settler.key_seen._asdict(),
             "draining": self._signals > 0,
             "endpoints": self._pace.standing(time.monotonic()),

@@ -52,7 +52,8 @@ CREATE TABLE samples (
     failure_kind TEXT,                      -- on failed and refused
     failure_detail TEXT,
     attempts INTEGER NOT NULL DEFAULT 0,
-    not_before REAL NOT NULL DEFAULT 0,     -- a retry waits until then; 0: never tried; 9e15: waits for the turn before
+    not_before REAL NOT NULL DEFAULT 0,     -- a retry waits until then; 0: never tried; 8e15: waits for an endpoint;
+                                            -- 9e15: waits for the turn before
     answered_attempt_id INTEGER REFERENCES attempts(id),
     endpoint TEXT,                          -- the one that answered
     finish_reason TEXT,

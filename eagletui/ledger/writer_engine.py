@@ -1,5 +1,6 @@
 """Reserve money, send, and recover: the writes before an answer."""
 
+import json
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,11 +10,15 @@ from eagletui.core.money import Books, admit
 from eagletui.ledger.books import read_books
 from eagletui.ledger.codecs import unpack_prompt
 from eagletui.ledger.orders import Admission, AdmitRequest, QueuedSample, Recovery, SpooledFor
-from eagletui.ledger.turns import WAITS, asked_prompt, end_turns
+from eagletui.ledger.turns import asked_prompt, end_turns
 from eagletui.ledger.writer_base import Writer
 
 LONGEST_RETRY_S: Final = 3_660.0
 """An hour of `Retry-After`, and the jitter on it."""
+
+PARKED: Final = 8e15
+"""`not_before` of a queued sample while every endpoint that fits it is set aside: later than any clock, and sooner than
+that of a turn which waits for the one before."""
 
 _QUEUED: Final = """samples.id, samples.sample_key, samples.dataset, prompts.body, samples.attempts,
     samples.attempts_excused, samples.answer_index, samples.turn,
@@ -47,7 +52,8 @@ class AttemptWriter(Writer):
     def next_due_at(self) -> float | None:
         """Return when the next queued sample may be sent (0: now), or None when the queue is empty.
 
-        A turn that waits for the one before it is queued, for a time that no clock reaches.
+        A turn that waits for the one before it is queued, and so is a sample that waits for an endpoint (`PARKED`), for
+        times that no clock reaches.
         """
         with self._transactions.reading() as connection:
             (due,) = connection.execute(
@@ -121,6 +127,29 @@ class AttemptWriter(Writer):
                     )
                     end_turns(connection, sample_id, "was not given (no_endpoint)")
 
+    def park(self, sample_ids: Sequence[int]) -> int:
+        """Let queued samples wait until `unpark`, and return how many wait now that did not."""
+        with self._transactions.begin() as connection:
+            return connection.execute(
+                "UPDATE samples SET not_before = :parked"
+                " WHERE id IN (SELECT value FROM json_each(:ids)) AND state = 'queued' AND not_before < :parked",
+                {"parked": PARKED, "ids": json.dumps(list(sample_ids))},
+            ).rowcount
+
+    def unpark(self, limit: int) -> int:
+        """Let parked samples be claimed again, and return how many.
+
+        Args:
+            limit: at most so many keep the transaction short.
+        """
+        with self._transactions.begin() as connection:
+            return connection.execute(
+                "UPDATE samples SET not_before = CASE attempts WHEN 0 THEN 0 ELSE :now END WHERE id IN"
+                " (SELECT id FROM samples INDEXED BY samples_queue WHERE state = 'queued' AND not_before = :parked"
+                " ORDER BY id LIMIT :limit)",
+                {"now": self._clock(), "parked": PARKED, "limit": limit},
+            ).rowcount
+
     def mark_sent(self, attempt_ids: Sequence[int]) -> None:
         """Record that the requests are about to be written to the socket; from here a crash keeps their holds."""
         now = self._clock()
@@ -166,7 +195,7 @@ class AttemptWriter(Writer):
             return connection.execute(
                 "UPDATE samples SET not_before = max(?, not_before - ?)"
                 " WHERE state = 'queued' AND not_before > ? AND not_before < ?",
-                (now, seconds, now, WAITS),
+                (now, seconds, now, PARKED),
             ).rowcount
 
     def recover(self) -> Recovery:
@@ -193,8 +222,8 @@ class AttemptWriter(Writer):
             ).rowcount
             connection.execute(
                 "UPDATE samples SET not_before = :latest"
-                " WHERE state = 'queued' AND not_before > :latest AND not_before < :waits",
-                {"latest": now + LONGEST_RETRY_S, "waits": WAITS},
+                " WHERE state = 'queued' AND not_before > :latest AND not_before < :parked",
+                {"latest": now + LONGEST_RETRY_S, "parked": PARKED},
             )
         return Recovery(voided, unsettled, requeued)
 

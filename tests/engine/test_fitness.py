@@ -34,9 +34,8 @@ def test_the_reason_names_every_endpoint_and_its_limit() -> None:
     endpoints = {
         "b": replace(ANY, tag="b", context_tokens=999),
         "c": replace(ANY, tag="c", parameters=frozenset({"temperature"})),
-        "d": ANY,
     }
-    assert why_none(endpoints, {"b", "c"}, NEEDS) == (
+    assert why_none(endpoints, NEEDS) == (
         "No endpoint can be asked for this prompt of 900 tokens with max_tokens = 100: "
-        "b has a context of 999 tokens; c takes no tools; d is quarantined."
+        "b has a context of 999 tokens; c takes no tools."
     )

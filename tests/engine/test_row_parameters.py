@@ -4,10 +4,13 @@ import asyncio
 import json
 import re
 from collections import defaultdict
+from collections.abc import Awaitable, Callable
 
 from eagletui.core.chat import Message, Prompt
+from eagletui.engine.admission import HELD_BACK_ROWS, READY_ROWS
 from eagletui.engine.pace import Pace
 from eagletui.ledger.orders import NewPrompt
+from eagletui.ledger.writer import LedgerWriter
 from eagletui.providers.base import Sampling
 from tests.engine.conftest import NewRun
 from tests.providers.scripted_server import Exchange, scripted_server
@@ -18,6 +21,10 @@ ANSWER = {
     "choices": [{"index": 0, "message": {"role": "assistant", "content": "Fine."}, "finish_reason": "stop"}],
     "usage": {"prompt_tokens": 9, "completion_tokens": 3, "cost": 0.00001},
 }
+
+
+TOP_K = '{"top_k": 7}'
+"""Sampling that `maker/wide` alone takes."""
 
 
 def test_sampling_names_the_parameters_that_it_sends() -> None:
@@ -34,10 +41,12 @@ def test_an_endpoint_that_cannot_take_a_request_is_never_chosen_for_it() -> None
     assert pace.choose(0.0) == "a"
 
 
-async def test_rows_go_only_where_they_fit_and_fail_unasked_where_they_fit_nowhere(
-    new_run: NewRun,
-) -> None:
-    asked: dict[str, set[str]] = defaultdict(set)
+def two_endpoints(asked: dict[str, set[str]]) -> Callable[[Exchange], Awaitable[None]]:
+    """Serve `maker/wide`, which takes tools and long prompts, and `maker/narrow`, which takes neither.
+
+    Args:
+        asked: by the first word of a prompt: who was asked for it.
+    """
 
     async def act(exchange: Exchange) -> None:
         if "/endpoints " in exchange.head:
@@ -56,7 +65,14 @@ async def test_rows_go_only_where_they_fit_and_fail_unasked_where_they_fit_nowhe
             asked[body["messages"][0]["content"].split()[0]].add(body["provider"]["only"][0])
             await exchange.reply(200, json.dumps(ANSWER).encode(), {"Content-Type": "application/json"})
 
-    rows = {"plain": None, "choosy": '{"top_k": 7}', "seeded": '{"seed": true}'}
+    return act
+
+
+async def test_rows_go_only_where_they_fit_and_fail_unasked_where_they_fit_nowhere(
+    new_run: NewRun,
+) -> None:
+    asked: dict[str, set[str]] = defaultdict(set)
+    rows = {"plain": None, "choosy": TOP_K, "seeded": '{"seed": true}'}
     tools = '[{"type": "function", "function": {"name": "find", "parameters": {"type": "object", "properties": {}}}}]'
     prompts = [
         NewPrompt(f"{name}{n}", "d", Prompt((Message("user", f"{name} {n}"),), sampling_json=row), "")
@@ -67,7 +83,7 @@ async def test_rows_go_only_where_they_fit_and_fail_unasked_where_they_fit_nowhe
         prompts.append(NewPrompt(f"tools{n}", "d", Prompt((Message("user", "tools"),), tools_json=tools), ""))
         prompts.append(NewPrompt(f"long{n}", "d", Prompt((Message("user", "long " * 300),)), ""))
     prompts.append(NewPrompt("endless", "d", Prompt((Message("user", "endless " * 1200),)), ""))
-    async with scripted_server(act) as server:
+    async with scripted_server(two_endpoints(asked)) as server:
         run = new_run(server.base_url, prompts, pace={"stream": "never"})
         assert await asyncio.to_thread(run.finish) == 1, run.log()
     assert asked["plain"] == {"maker/wide", "maker/narrow"}
@@ -87,3 +103,31 @@ async def test_rows_go_only_where_they_fit_and_fail_unasked_where_they_fit_nowhe
     assert sample is not None
     assert (sample.row.state, sample.row.failure_kind, sample.attempts) == ("failed", "no_endpoint", ())
     assert sample.row.failure_detail == "No endpoint on offer takes seed, which it sets."
+
+
+async def test_rows_whose_only_endpoint_is_quarantined_wait_for_it_and_pause_the_run_once_nothing_else_is_left(
+    new_run: NewRun,
+) -> None:
+    asked: dict[str, set[str]] = defaultdict(set)
+    many = HELD_BACK_ROWS + READY_ROWS
+    choosy = [
+        NewPrompt(f"choosy{n}", "d", Prompt((Message("user", "choosy"),), sampling_json=TOP_K), "") for n in range(many)
+    ]
+    plain = [NewPrompt(f"plain{n}", "d", Prompt((Message("user", "plain"),)), "") for n in range(3)]
+    async with scripted_server(two_endpoints(asked)) as server:
+        run = new_run(server.base_url, [*choosy, *plain], pace={"stream": "never"})
+        with LedgerWriter(run.folder.ledger_path) as writer:
+            writer.quarantine("maker/wide")
+        assert await asyncio.to_thread(run.finish, "--exit-when-paused") == 3, run.log()
+        paused = run.snapshot()
+        assert (paused.states["queued"], paused.answered, paused.states["failed"]) == (many, 3, 0)
+        assert paused.run.pause_reason == "check"
+        assert (paused.run.pause_detail or "").startswith(
+            f"{many} samples wait: they fit no endpoint but maker/wide, which is quarantined. `eagletui ctl RUN release"
+        )
+        assert asked == {"plain": {"maker/narrow"}}
+        engine = run.start()
+        await asyncio.to_thread(run.order, "release", endpoint="maker/wide")
+        await asyncio.to_thread(run.order, "resume")
+        assert await asyncio.to_thread(run.wait, engine) == 0, run.log()
+    assert asked["choosy"] == {"maker/wide"}

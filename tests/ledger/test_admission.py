@@ -9,6 +9,7 @@ from eagletui.core.errors import LedgerError
 from eagletui.ledger.orders import AdmitRequest, Failed, Finished
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer import LedgerWriter
+from eagletui.ledger.writer_engine import PARKED
 from tests.ledger.build import CAP, HOLD, Clock, answer, answered_sample, queue, send, sql
 
 
@@ -154,6 +155,23 @@ def test_no_retry_waits_for_hours_after_a_restart_on_another_clock(writer: Ledge
     due_at = writer.next_due_at()
     assert due_at is not None
     assert clock.now < due_at <= clock.now + 3_660
+
+
+def test_samples_that_wait_for_an_endpoint_stay_queued_and_are_claimed_only_once_they_may(
+    writer: LedgerWriter, clock: Clock
+) -> None:
+    queue(writer, "a", "b", "c")
+    writer.finish([Finished(send(writer, 1), Failed("void", "overloaded", "later", retry_at=clock.now + 5))])
+    assert writer.park([1, 2]) == 2
+    assert writer.park([2]) == 0
+    clock.now -= 10_000
+    writer.bring_retries_forward(10_000)
+    writer.recover()
+    assert [sample.key for sample in writer.claim(9)] == ["c"]
+    send(writer, 3)
+    assert writer.next_due_at() == PARKED
+    assert [writer.unpark(1), writer.unpark(9), writer.unpark(9)] == [1, 1, 0]
+    assert [(sample.key, sample.attempts) for sample in writer.claim(9)] == [("a", 1), ("b", 0)]
 
 
 def test_two_threads_share_one_writer_without_mixing_their_transactions(writer: LedgerWriter) -> None:
