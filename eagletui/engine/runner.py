@@ -22,6 +22,7 @@ from eagletui.engine.kept_replies import KeptReplies
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.lessons import Lessons
 from eagletui.engine.load import Load
+from eagletui.engine.long_orders import LongOrders
 from eagletui.engine.market import Market
 from eagletui.engine.open_files import OpenFiles, raise_limit
 from eagletui.engine.pace import Pace
@@ -170,7 +171,7 @@ class Runner:
             market=offered,
             dispatcher=self._dispatcher,
             money_moved=self._money_moved,
-            queue_moved=self._admissions.queue_moved,
+            long_orders=LongOrders(self._reader, ledger, self._pace, self._admissions.queue_moved),
             rekey=self._rekey.read_again,
         )
         self._kept = KeptReplies(
@@ -245,14 +246,15 @@ class Runner:
                 await self._lessons.review()
                 await self._gates.write()
                 await self._steering.poll()
-                code = await self._ending()
+                code = await self._ending() if self._signals or not self._steering.is_busy else None
                 if code is not None:
                     return code
                 if self._signals == 0:
                     await self._rounds.heed_prices()
                     await self._admissions.admit()
                     self._admissions.refill()
-                await self._rest()
+                if not self._steering.is_busy:
+                    await self._rest()
         finally:
             await self._admissions.close()
             await self._land()

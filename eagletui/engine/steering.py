@@ -1,11 +1,10 @@
 """Apply the orders people give through the ledger; each says whether it changed anything."""
 
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -16,25 +15,17 @@ from eagletui.core.text import clean_line
 from eagletui.engine.dispatch import Dispatcher, Flight
 from eagletui.engine.gates import WAY_OUT, Gates
 from eagletui.engine.ledger_thread import LedgerThread
+from eagletui.engine.long_orders import LongOrders, Outcome
 from eagletui.engine.market import Market, record
 from eagletui.engine.open_files import OpenFiles
 from eagletui.engine.pace import Pace
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import CommandRow, Verb
-from eagletui.ledger.without_engine import quarantine_words, release_words, retry_words, unknown_endpoint
 from eagletui.ledger.writer import LedgerWriter
 
 MAX_IN_FLIGHT: Final = 20_000
 _SETTINGS: Final = ("cap", "stop-at", "in-flight")
 """An order that waited while nobody worked must not undo a later one that was applied without a worker."""
-
-
-class Outcome(NamedTuple):
-    """What an order did."""
-
-    changed: bool
-    result: str
-    """One sentence for the person."""
 
 
 class _Pause(msgspec.Struct):
@@ -47,21 +38,6 @@ class _Usd(msgspec.Struct):
 
 class _Count(msgspec.Struct):
     n: int
-
-
-class _Samples(msgspec.Struct):
-    samples: list[str] = []
-    suspect: bool = False
-
-
-class _Quarantine(msgspec.Struct):
-    endpoint: str
-    since: float | None = None
-    """Unix seconds; left out: from now on."""
-
-
-class _Release(msgspec.Struct):
-    endpoint: str
 
 
 class _Nothing(msgspec.Struct):
@@ -81,23 +57,30 @@ class Steering:
     dispatcher: Dispatcher
     money_moved: Callable[[], None]
     """The cap or stop-at changed: admission may be tried again."""
-    queue_moved: Callable[[], None]
-    """Samples were queued."""
+    long_orders: LongOrders
+    """Those that concern many samples."""
     rekey: Callable[[], Awaitable[str]]
     """Reads the API key again and says what came of it."""
     seen_version: int = -1
 
-    async def poll(self) -> int:
-        """Apply what waits, and return how many orders that were. Costs one pragma when nothing has changed."""
+    @property
+    def is_busy(self) -> bool:
+        """An order is not done: `poll` goes on with it."""
+        return self.long_orders.is_busy
+
+    async def poll(self) -> None:
+        """Apply what waits, of an order for many samples the next slice. Costs one pragma when nothing has changed."""
         version = self.reader.data_version()
-        if version == self.seen_version:
-            return 0
-        self.seen_version = version
-        orders = self.reader.commands_pending()
-        for order in orders:
-            outcome = await self._apply(order)
+        if version != self.seen_version:
+            self.seen_version = version
+            for order in self.reader.commands_pending():
+                if not self.long_orders.take(order):
+                    outcome = await self._apply(order)
+                    await self.ledger.do(partial(_record, order.id, outcome), urgent=True)
+        ended = await self.long_orders.carry_on()
+        if ended is not None:
+            order, outcome = ended
             await self.ledger.do(partial(_record, order.id, outcome), urgent=True)
-        return len(orders)
 
     async def doubt_files(self) -> str | None:
         """Say, also in the log, where the limit of open files leaves room for fewer requests than are wanted."""
@@ -186,37 +169,6 @@ class Steering:
         doubt = await self.doubt_files()
         return Outcome(changed, doubt or f"At most {args.n} requests in flight.")
 
-    async def _retry(self, args: _Samples) -> Outcome:
-        queued = await self.ledger.do(lambda writer: writer.retry(args.samples, suspect=args.suspect), urgent=True)
-        self.queue_moved()
-        return Outcome(queued > 0, retry_words(self.reader, queued, args.samples, suspect=args.suspect))
-
-    async def _quarantine(self, args: _Quarantine) -> Outcome:
-        if not await self._knows(args.endpoint):
-            return Outcome(False, unknown_endpoint(args.endpoint, list(self.pace.lanes)))
-        since = time.time() if args.since is None else args.since
-        # Nothing more is bought there from here on; to set aside many answers takes the ledger longer.
-        self._close_lane(args.endpoint, closed=True)
-        moved = await self.ledger.do(lambda writer: writer.quarantine(args.endpoint, since), urgent=True)
-        return Outcome(moved.changed, quarantine_words(args.endpoint, moved))
-
-    async def _release(self, args: _Release) -> Outcome:
-        if not await self._knows(args.endpoint):
-            return Outcome(False, unknown_endpoint(args.endpoint, list(self.pace.lanes)))
-        moved = await self.ledger.do(lambda writer: writer.release(args.endpoint), urgent=True)
-        self._close_lane(args.endpoint, closed=False)
-        return Outcome(moved.changed, release_words(args.endpoint, moved))
-
-    async def _knows(self, endpoint: str) -> bool:
-        return endpoint in self.pace.lanes or await self.ledger.do(
-            lambda writer: writer.knows_endpoint(endpoint), urgent=True
-        )
-
-    def _close_lane(self, endpoint: str, *, closed: bool) -> None:
-        """Stop asking an endpoint that is on offer, or ask it again."""
-        if endpoint in self.pace.lanes:
-            self.pace.lanes[endpoint].quarantined = closed
-
 
 def _priced(flights: Sequence[Flight]) -> list[BrokenOff]:
     """Leave out requests to servers that bill nothing."""
@@ -242,8 +194,5 @@ _VERBS: Final[dict[Verb, tuple[type[msgspec.Struct], Callable[[Steering, Any], A
     "cap": (_Usd, Steering._cap),
     "stop-at": (_Usd, Steering._stop_at),
     "in-flight": (_Count, Steering._in_flight),
-    "retry": (_Samples, Steering._retry),
-    "quarantine": (_Quarantine, Steering._quarantine),
-    "release": (_Release, Steering._release),
 }
 """The shape of each verb's arguments, and the act that takes them."""

@@ -46,13 +46,14 @@ def wait_applied(path: Path, command_id: int, timeout_s: float) -> CommandRow | 
     Args:
         path: the ledger file.
         command_id: from `issue`.
-        timeout_s: how long to wait.
+        timeout_s: how long to wait while the order comes no further.
 
     Returns:
         The applied row, or None when no worker did in time.
     """
     connection = connect_reader(path)
     deadline = time.monotonic() + timeout_s
+    seen: str | None = None
     try:
         with mapped_errors(path):
             while True:
@@ -61,6 +62,11 @@ def wait_applied(path: Path, command_id: int, timeout_s: float) -> CommandRow | 
                 ).fetchone()
                 if row is not None:
                     return CommandRow(*row)
+                (progress,) = connection.execute(
+                    "SELECT progress_json FROM commands WHERE id = ?", (command_id,)
+                ).fetchone()
+                if progress != seen:
+                    seen, deadline = progress, time.monotonic() + timeout_s
                 if time.monotonic() >= deadline:
                     return None
                 time.sleep(_POLL_S)

@@ -46,7 +46,9 @@ ALTER TABLE samples ADD COLUMN attempts_excused INTEGER NOT NULL DEFAULT 0;
 UPDATE samples SET attempts_excused = attempts WHERE state IN ('queued', 'in_flight') AND attempts > 0
 """
 
-MIGRATIONS: Final[tuple[str, ...]] = (_OPINIONS, _BOUGHT_AGAIN, _TURNS, _EXCUSED)
+_PROGRESS: Final = "ALTER TABLE commands ADD COLUMN progress_json TEXT"
+
+MIGRATIONS: Final[tuple[str, ...]] = (_OPINIONS, _BOUGHT_AGAIN, _TURNS, _EXCUSED, _PROGRESS)
 """The script that leads from version N to N + 1, at index N - 1."""
 
 OLDEST_READ: Final = 1

@@ -8,6 +8,8 @@ from eagletui.core.lifecycle import AttemptState, PauseReason, RunState, SampleS
 
 Level = Literal["debug", "info", "warn", "error"]
 Verb = Literal["pause", "resume", "stop", "cap", "stop-at", "in-flight", "retry", "quarantine", "release"]
+BulkVerb = Literal["retry", "quarantine", "release"]
+"""Verbs that may concern many samples, and so are carried out in slices."""
 LimitedBy = Literal["cap", "pace", "endpoint", "cpu", "prompts"]
 Encoding = Literal["json", "sse"]
 

@@ -271,6 +271,7 @@ CREATE TABLE commands (
     applied_at REAL,
     changed INTEGER CHECK (changed IN (0, 1)),
     result TEXT,                            -- one sentence
+    progress_json TEXT,                     -- how far an order for many samples has come; it stays open until its end
     CHECK ((applied_at IS NULL) = (changed IS NULL))
 ) STRICT;
 CREATE INDEX commands_open ON commands(id) WHERE applied_at IS NULL;

@@ -3,7 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -120,36 +120,64 @@ def queue_failed_later(connection: sqlite3.Connection, sample_ids: Sequence[int]
     ).rowcount
 
 
-def later_answers(connection: sqlite3.Connection, endpoint: str) -> list[tuple[int, int, int]]:
-    """Return cost and billed prompt and output tokens of answered turns that follow an endpoint's quarantined ones."""
-    return connection.execute(
-        f"""SELECT coalesce(cost_pico, 0), coalesce(billed_prompt_tokens, prompt_tokens, 0),
-            coalesce(billed_output_tokens, output_tokens, 0) FROM samples
-        WHERE state IN ('answered', 'tokenized') AND id IN (
-            SELECT other.id FROM samples AS this JOIN samples AS other ON {_SAME} AND other.turn > this.turn
-            WHERE this.endpoint = ? AND this.state = 'quarantined')""",
-        (endpoint,),
-    ).fetchall()
+class LaterAnswers(NamedTuple):
+    """Answered turns that follow others in their conversations."""
+
+    samples: int
+    prompt_tokens: int
+    """As billed."""
+    output_tokens: int
 
 
-def order_retried(connection: sqlite3.Connection, retried_at: float) -> int:
+def count_later_answers(
+    connection: sqlite3.Connection, sample_ids: Sequence[int], endpoint: str, since: float
+) -> LaterAnswers:
+    """Count the answers of others that follow an endpoint's quarantined ones.
+
+    An answer that follows several is counted with the last of them, so that counts over parts add up.
+
+    Args:
+        connection: of the ledger.
+        sample_ids: answers of the endpoint.
+        endpoint: its tag.
+        since: Unix seconds: what it answered from then on is, or will be, quarantined.
+    """
+    return LaterAnswers(
+        *connection.execute(
+            f"""SELECT count(*), coalesce(sum(coalesce(other.billed_prompt_tokens, other.prompt_tokens)), 0),
+                coalesce(sum(coalesce(other.billed_output_tokens, other.output_tokens)), 0)
+            FROM json_each(:ids) AS one
+            JOIN samples AS this ON this.id = one.value AND this.state = 'quarantined' AND this.answered_at >= :since
+            JOIN samples AS other ON {_SAME} AND other.turn > this.turn AND other.state IN ('answered', 'tokenized')
+            WHERE NOT (other.endpoint = :endpoint AND other.answered_at >= :since) AND NOT EXISTS (
+                SELECT 1 FROM samples AS nearer WHERE nearer.prompt_id = this.prompt_id
+                AND nearer.answer_index = this.answer_index AND nearer.turn > this.turn AND nearer.turn < other.turn
+                AND nearer.endpoint = :endpoint AND nearer.answered_at >= :since)""",
+            {"ids": json.dumps(sample_ids), "endpoint": endpoint, "since": since},
+        ).fetchone()
+    )
+
+
+def order_retried(connection: sqlite3.Connection, sample_ids: Sequence[int], retried_at: float) -> int:
     """After samples were queued again: queue failed turns before them too, and let each wait for the one before.
 
     Args:
         connection: inside the transaction that queued them.
-        retried_at: the `not_before` that marks them.
+        sample_ids: those that were to be queued.
+        retried_at: the `not_before` that marks those that were, and the turns that followed them.
 
     Returns:
         How many turns were queued in addition.
     """
     added = connection.execute(
-        """UPDATE samples AS this SET state = 'queued', failure_kind = NULL, failure_detail = NULL, not_before = :at,
+        """UPDATE samples SET state = 'queued', failure_kind = NULL, failure_detail = NULL, not_before = :at,
             attempts_excused = attempts
-        WHERE state IN ('failed', 'refused') AND EXISTS (
-            SELECT 1 FROM samples AS other WHERE other.prompt_id = this.prompt_id
-            AND other.answer_index = this.answer_index AND other.turn > this.turn
-            AND other.state = 'queued' AND other.not_before = :at)""",
-        {"at": retried_at},
+        WHERE state IN ('failed', 'refused') AND id IN (
+            SELECT earlier.id FROM json_each(:ids) AS one JOIN samples AS this ON this.id = one.value
+            JOIN samples AS earlier ON earlier.prompt_id = this.prompt_id
+                AND earlier.answer_index = this.answer_index AND earlier.turn < this.turn
+            WHERE this.state = 'queued' AND this.not_before = :at)""",
+        {"ids": json.dumps(sample_ids), "at": retried_at},
     ).rowcount
     connection.execute(
         f"""UPDATE samples AS this SET not_before = {WAITS} WHERE state = 'queued' AND not_before = ? AND EXISTS (

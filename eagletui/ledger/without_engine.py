@@ -12,8 +12,9 @@ from eagletui.ledger import commands
 from eagletui.ledger.locks import RoleLock
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rebuying import Quarantined
-from eagletui.ledger.rows import Verb
+from eagletui.ledger.rows import BulkVerb, Verb
 from eagletui.ledger.writer import LedgerWriter
+from eagletui.ledger.writer_bulk import Progress
 
 SHOWN_KEYS: Final = 3
 _UNFOLLOWED: Final = "the turn before has an answer that cannot be followed"
@@ -39,14 +40,13 @@ def apply_without_engine(ledger: Path, verb: Verb, args: Mapping[str, Any], issu
     Returns:
         What it did; None where the verb needs an engine, or one has started and takes the order.
     """
-    act = _ACTS.get(verb)
-    if act is None:
+    if verb not in WITHOUT_ENGINE:
         return None
     try:
         with RoleLock(ledger.parent, "engine"):
             number = commands.issue(ledger, verb, args)
             with LedgerWriter(ledger) as writer:
-                applied = act(writer, args)
+                applied = _ACTS[verb](writer, number, args)
                 applied = applied._replace(result=f"{applied.result}{_what_next(ledger)}")
                 writer.apply_command(number, applied.changed, applied.result)
                 writer.event("info", issued_by, "command", f"{verb}: {applied.result}")
@@ -115,47 +115,56 @@ def _standing(reader: LedgerReader, key: str) -> str:
     return f"{name} is {state.replace('_', ' ')}" + (f", and {_UNFOLLOWED}" if state == "failed" else "")
 
 
-def _cap(writer: LedgerWriter, args: Mapping[str, Any]) -> Applied:
+def _cap(writer: LedgerWriter, number: int, args: Mapping[str, Any]) -> Applied:
     changed = writer.set_cap(usd_to_pico(Decimal(args["usd"])))
     books = writer.books()
     return Applied(changed, cap_text(books) + other_limit_text(books, "cap"))
 
 
-def _stop_at(writer: LedgerWriter, args: Mapping[str, Any]) -> Applied:
+def _stop_at(writer: LedgerWriter, number: int, args: Mapping[str, Any]) -> Applied:
     changed = writer.set_stop_at(usd_to_pico(Decimal(args["usd"])))
     books = writer.books()
     return Applied(changed, stop_at_text(books) + other_limit_text(books, "stop_at"))
 
 
-def _in_flight(writer: LedgerWriter, args: Mapping[str, Any]) -> Applied:
+def _in_flight(writer: LedgerWriter, number: int, args: Mapping[str, Any]) -> Applied:
     requests = "1 request" if args["n"] == 1 else f"{args['n']:,} requests"
     return Applied(writer.set_max_in_flight(args["n"]), f"At most {requests} in flight.")
 
 
-def _retry(writer: LedgerWriter, args: Mapping[str, Any]) -> Applied:
-    queued = writer.retry(args["samples"], suspect=args.get("suspect", False))
+def _retry(writer: LedgerWriter, number: int, args: Mapping[str, Any]) -> Applied:
+    progress = _to_its_end(writer, number, "retry", args)
     with LedgerReader(writer.path) as reader:
-        words = retry_words(reader, queued, args["samples"], suspect=args.get("suspect", False))
-    return Applied(queued > 0, words)
+        words = retry_words(reader, progress.samples, args["samples"], suspect=args.get("suspect", False))
+    return Applied(progress.changed, words)
 
 
-def _quarantine(writer: LedgerWriter, args: Mapping[str, Any]) -> Applied:
-    endpoint, since = args["endpoint"], args.get("since")
-    if not writer.knows_endpoint(endpoint):
-        return Applied(False, unknown_endpoint(endpoint, _tags(writer)))
-    moved = writer.quarantine(endpoint, writer.now() if since is None else since)
-    return Applied(moved.changed, quarantine_words(endpoint, moved))
-
-
-def _release(writer: LedgerWriter, args: Mapping[str, Any]) -> Applied:
+def _quarantine(writer: LedgerWriter, number: int, args: Mapping[str, Any]) -> Applied:
     endpoint = args["endpoint"]
     if not writer.knows_endpoint(endpoint):
         return Applied(False, unknown_endpoint(endpoint, _tags(writer)))
-    moved = writer.release(endpoint)
+    progress = _to_its_end(writer, number, "quarantine", args)
+    return Applied(progress.changed, quarantine_words(endpoint, writer.quarantined(endpoint, progress)))
+
+
+def _release(writer: LedgerWriter, number: int, args: Mapping[str, Any]) -> Applied:
+    endpoint = args["endpoint"]
+    if not writer.knows_endpoint(endpoint):
+        return Applied(False, unknown_endpoint(endpoint, _tags(writer)))
+    progress = _to_its_end(writer, number, "release", args)
+    moved = Quarantined(progress.samples, progress.cost_pico, progress.changed)
     return Applied(moved.changed, release_words(endpoint, moved))
 
 
-_ACTS: Final[dict[Verb, Callable[[LedgerWriter, Mapping[str, Any]], Applied]]] = {
+def _to_its_end(writer: LedgerWriter, number: int, verb: BulkVerb, args: Mapping[str, Any]) -> Progress:
+    """Do all slices of an order; where this process is killed, the next engine does the rest."""
+    while True:
+        progress = writer.carry_on(number, verb, args)
+        if progress.is_done:
+            return progress
+
+
+_ACTS: Final[dict[Verb, Callable[[LedgerWriter, int, Mapping[str, Any]], Applied]]] = {
     "cap": _cap,
     "stop-at": _stop_at,
     "in-flight": _in_flight,

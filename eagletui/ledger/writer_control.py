@@ -1,44 +1,8 @@
 """The run's state, its limits, and the orders people give."""
 
-import json
-import sqlite3
-from collections.abc import Sequence
-from typing import Final
-
 from eagletui.core.lifecycle import FINISHED_RUNS, PauseReason, RunState
 from eagletui.ledger.rows import CommandRow, LimitedBy, RunRow, Verb, columns
-from eagletui.ledger.turns import can_be_retried, order_retried, queue_failed_later, set_aside_later
 from eagletui.ledger.writer_base import Writer
-
-_RETRY: Final = (
-    "UPDATE samples SET state = 'queued', failure_kind = NULL, failure_detail = NULL, not_before = ?,"
-    " attempts_excused = attempts"
-    f" WHERE state IN ('failed', 'refused') AND {can_be_retried('samples')}"
-)
-
-
-def _give_up_answers(connection: sqlite3.Connection, now: float, sample_key: str | None = None) -> int:
-    """Queue quarantined samples again, one or all, and the turns that followed their answers. Their ids stay until
-    others replace them, so that features are known to be stale."""
-    which = "state = 'quarantined' AND (:key IS NULL OR sample_key = :key)"
-    chosen = connection.execute(f"SELECT id FROM samples WHERE {which}", {"key": sample_key}).fetchall()
-    ids = [row_id for (row_id,) in chosen]
-    ids = list(dict.fromkeys([*ids, *set_aside_later(connection, ids)]))
-    named = {"ids": json.dumps(ids), "now": now}
-    given_up = "id IN (SELECT value FROM json_each(:ids))"
-    connection.execute(
-        f"UPDATE attempts SET has_answer = 0 WHERE id IN (SELECT answered_attempt_id FROM samples WHERE {given_up})",
-        named,
-    )
-    connection.execute(
-        f"""UPDATE samples SET state = 'queued', not_before = :now, answered_attempt_id = NULL, endpoint = NULL,
-            finish_reason = NULL, evidence = NULL, usability = NULL, usability_before = NULL, prompt_tokens = NULL,
-            output_tokens = NULL, billed_prompt_tokens = NULL, billed_output_tokens = NULL, excess_tokens = NULL,
-            plain_excess_tokens = NULL, has_end = 0, offset_tokens = NULL, drift_tokens = NULL, spans = NULL,
-            cost_pico = NULL, latency_s = NULL, answered_at = NULL, attempts_excused = attempts WHERE {given_up}""",
-        named,
-    )
-    return len(ids) + queue_failed_later(connection, ids, now)
 
 
 class ControlWriter(Writer):
@@ -133,6 +97,15 @@ class ControlWriter(Writer):
             query = "SELECT 1 FROM commands WHERE verb = ? AND id > ? AND applied_at IS NOT NULL LIMIT 1"
             return connection.execute(query, (verb, command_id)).fetchone() is not None
 
+    def is_about_later(self, endpoint: str, command_id: int) -> bool:
+        """Tell whether a later quarantine or release of an endpoint is applied already."""
+        with self._transactions.reading() as connection:
+            query = (
+                "SELECT 1 FROM commands WHERE verb IN ('quarantine', 'release') AND id > ? AND applied_at IS NOT NULL"
+                " AND json_valid(args_json) AND json_extract(args_json, '$.endpoint') = ? LIMIT 1"
+            )
+            return connection.execute(query, (command_id, endpoint)).fetchone() is not None
+
     def apply_command(self, command_id: int, changed: bool, result: str) -> None:
         """Record that an order was carried out; the first result stays.
 
@@ -146,35 +119,6 @@ class ControlWriter(Writer):
                 "UPDATE commands SET applied_at = ?, changed = ?, result = ? WHERE id = ? AND applied_at IS NULL",
                 (self._clock(), changed, result, command_id),
             )
-
-    def retry(self, sample_keys: Sequence[str], *, suspect: bool = False) -> int:
-        """Queue samples again, and return how many.
-
-        A quarantined one gives up its answer: the attempt and its reply stay, and its cost counts as wasted. So does
-        every later turn of its conversation, which was asked after that answer.
-
-        A turn whose turn before has an answer that it cannot follow stays failed; one whose turn before failed too is
-        asked after that one.
-
-        Each may fail `max_attempts` times again, however many attempts it has used.
-
-        Args:
-            sample_keys: failed, refused or quarantined ones; empty for every failed or refused one.
-            suspect: every quarantined one instead.
-        """
-        now = self._clock()
-        with self._transactions.begin() as connection:
-            if suspect:
-                queued = _give_up_answers(connection, now)
-            elif not sample_keys:
-                queued = connection.execute(_RETRY, (now,)).rowcount
-            else:
-                queued = sum(
-                    connection.execute(f"{_RETRY} AND sample_key = ?", (now, key)).rowcount
-                    + _give_up_answers(connection, now, key)
-                    for key in sample_keys
-                )
-            return queued + order_retried(connection, now)
 
     def _set(self, column: str, value: str | int | None) -> bool:
         with self._transactions.begin(durable=True) as connection:

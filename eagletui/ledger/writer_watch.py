@@ -1,4 +1,4 @@
-"""Endpoints, prices, findings, quarantine and verdicts."""
+"""Endpoints, prices, findings and verdicts."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -6,9 +6,7 @@ from typing import Literal
 
 from eagletui.core.drift import Verdict
 from eagletui.core.findings import Finding
-from eagletui.ledger.rebuying import Quarantined, rebuy_range
 from eagletui.ledger.relabelling import relabel_answers
-from eagletui.ledger.turns import later_answers
 from eagletui.ledger.writer_base import Writer
 
 
@@ -194,49 +192,6 @@ class WatchWriter(Writer):
         """Tell whether an endpoint was ever on offer or asked."""
         with self._transactions.reading() as connection:
             return connection.execute("SELECT 1 FROM endpoints WHERE tag = ?", (tag,)).fetchone() is not None
-
-    def quarantine(self, endpoint: str, since: float = 0.0) -> Quarantined:
-        """Keep an endpoint from being used and set aside what it answered since a time, as `model_suspect`.
-
-        Args:
-            endpoint: its tag.
-            since: Unix seconds.
-        """
-        with self._transactions.begin() as connection:
-            marked = connection.execute(
-                """INSERT INTO endpoints (tag, provider_name, state, quarantined_since)
-                VALUES (:tag, :tag, 'quarantined', :since)
-                ON CONFLICT (tag) DO UPDATE SET state = 'quarantined', quarantined_since = :since
-                    WHERE quarantined_since IS NULL OR quarantined_since > :since""",
-                {"tag": endpoint, "since": since},
-            ).rowcount
-            rows = connection.execute(
-                "UPDATE samples SET state = 'quarantined', usability_before = usability, usability = 'model_suspect'"
-                " WHERE endpoint = ? AND answered_at >= ? AND state IN ('answered', 'tokenized')"
-                " RETURNING coalesce(cost_pico, 0), coalesce(billed_prompt_tokens, prompt_tokens, 0),"
-                " coalesce(billed_output_tokens, output_tokens, 0)",
-                (endpoint, since),
-            ).fetchall()
-            cost = sum(row[0] for row in rows)
-            later = later_answers(connection, endpoint) if rows else []
-            prompt, completion = (sum(row[column] for row in (*rows, *later)) for column in (1, 2))
-            low, high = rebuy_range(connection, endpoint, len(rows) + len(later), prompt, completion)
-        return Quarantined(len(rows), cost, bool(marked or rows), low, high, len(later))
-
-    def release(self, endpoint: str) -> Quarantined:
-        """Undo a quarantine: the endpoint may be used again and its samples are what they were."""
-        with self._transactions.begin() as connection:
-            opened = connection.execute(
-                "UPDATE endpoints SET state = 'open', quarantined_since = NULL WHERE tag = ? AND state = 'quarantined'",
-                (endpoint,),
-            ).rowcount
-            rows = connection.execute(
-                "UPDATE samples SET state = CASE WHEN EXISTS (SELECT 1 FROM tokens WHERE sample_id = samples.id)"
-                " THEN 'tokenized' ELSE 'answered' END, usability = usability_before, usability_before = NULL"
-                " WHERE endpoint = ? AND state = 'quarantined' RETURNING coalesce(cost_pico, 0)",
-                (endpoint,),
-            ).fetchall()
-        return Quarantined(len(rows), sum(row[0] for row in rows), bool(opened or rows))
 
     def accept(
         self, dataset: str, rule: str, accepted_by: str, *, mismatched: int, samples: int, detail_json: str = "{}"

@@ -55,6 +55,7 @@ def make_first_version(path: Path) -> None:
         connection.execute(f"DROP TABLE {table}")
     connection.execute("DELETE FROM moves WHERE old_state = 'quarantined' AND new_state = 'queued'")
     connection.execute("ALTER TABLE samples DROP COLUMN attempts_excused")
+    connection.execute("ALTER TABLE commands DROP COLUMN progress_json")
     connection.execute("PRAGMA user_version = 1")
     connection.close()
 
