@@ -241,7 +241,7 @@ class _Cases:
         counts = self._use_count and endpoint not in self._doubts.counts
         billed = row.billed_output_tokens if counts else None
         length, cut = sampled_length(billed, row.offset_tokens, ended=label.ended, finish_reason=row.finish_reason)
-        asked = self._config.sampling_for(row.dataset, item.prompt.sampling_json)
+        asked = self._config.sampling.drawn_for(row.dataset, item.prompt.sampling_json)
         ids = tuple(tokens.output_ids or ())
         question = Question(
             tuple(tokens.prompt_ids or ()),

@@ -5,114 +5,44 @@ what is accepted. Relative paths are resolved against the config file's folder, 
 """
 
 import json
-import os
 import re
 import tomllib
 from collections.abc import Mapping
-from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_args
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    model_validator,
-)
+from pydantic import Field, ValidationError, model_validator
 
 from eagletui.config_faults import describe_fault
+from eagletui.config_sampling import SamplingSection
+from eagletui.config_values import FilePath, FilePaths, ModelName, Money, Part, Place, Section
 from eagletui.core.errors import ConfigError
 from eagletui.core.notices import NoticeKind
-from eagletui.core.run_parts import RunPart
 from eagletui.secret import Secret, secret_of_command, secret_of_environment, secret_of_file
-
-MAY_CHANGE: Final = ("spend", "pace", "check", "notify")
-"""Sections that `run` on an existing run may change, and `[run] mirror`; the rest is frozen when it is created."""
-
-REFUSED_SUFFIXES: Final[Mapping[str, str]] = {
-    "online": "adds web search: its fees are outside every bound, and it puts pages into the prompt",
-    "nitro": "also admits priority tiers at other prices: name fast endpoints in [provider] only",
-    "floor": "also admits flex tiers at other prices: endpoints are chosen here, by price, evidence and speed",
-}
-"""Of a router's model id, and why."""
 
 RUN_NAME: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
 """What may name a run: it becomes a folder."""
 
-
-def _resolve(value: object, info: ValidationInfo) -> object:
-    if not isinstance(value, str | Path):
-        return value
-    folder = (info.context or {}).get("folder")
-    path = Path(value).expanduser()
-    return path if folder is None else Path(os.path.normpath(folder / path))
-
-
-def _resolve_place(value: object, info: ValidationInfo) -> object:
-    """A URL stays; a folder is resolved like every path."""
-    if not isinstance(value, str) or "://" in value:
-        return value
-    return str(_resolve(value, info))
-
-
-def _decimal(value: object) -> Decimal:
-    try:
-        number = Decimal("nan") if isinstance(value, bool) else Decimal(str(value))
-    except InvalidOperation:
-        number = Decimal("nan")
-    if not number.is_finite():
-        raise ValueError('a decimal number such as "2.50"')
-    return number
-
-
-def _part(text: str) -> str:
-    return str(RunPart.parse(text))
-
-
-def _one_or_many(value: object) -> object:
-    return [value] if isinstance(value, str | Path) else value
-
-
-def _plain_model(value: object) -> object:
-    """Refuse a router's model with a suffix that changes what a request costs or who answers it."""
-    suffixes = value.partition("/")[2].split(":")[1:] if isinstance(value, str) else []
-    for suffix in suffixes:
-        if suffix in REFUSED_SUFFIXES:
-            raise ValueError(f"a model without :{suffix}, which {REFUSED_SUFFIXES[suffix]}")
-    return value
-
-
-FilePath = Annotated[Path, BeforeValidator(_resolve)]
-Money = Annotated[Decimal, BeforeValidator(_decimal), Field(ge=0)]
-Reasoning = Annotated[str, Field(pattern=r"^(default|off|minimal|low|medium|high|xhigh|max|[1-9][0-9]{0,6})$")]
 ProviderKind = Literal["openrouter", "vllm", "sglang", "llama.cpp", "embedded"]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class RunSection(_Section):
+class RunSection(Section):
     """`[run]`"""
 
     name: str = Field(pattern=RUN_NAME.pattern)
     """Name of the run folder."""
     seed: int = 7
     """Root of every random choice of the run."""
-    part: Annotated[str, AfterValidator(_part)] | None = None
+    part: Part | None = None
     """`I/N`: this run asks the prompts of part I of N, with that part's share of stop-at and cap."""
-    mirror: Annotated[str, BeforeValidator(_resolve_place)] | None = None
+    mirror: Place | None = None
     """A folder or URL (`s3://BUCKET/PREFIX`) under which a copy of the run is kept, at most a minute old."""
 
 
-class PromptsSection(_Section):
+class PromptsSection(Section):
     """`[prompts]`"""
 
-    path: Annotated[list[FilePath], BeforeValidator(_one_or_many), Field(min_length=1)]
+    path: FilePaths
     """Prompt files, in the order they are ingested: JSON lines, Parquet, or the folder of a Hugging Face data set."""
     turns: Literal["last", "all"] = "last"
     """Answer the last turn, or every assistant turn of a conversation."""
@@ -126,10 +56,10 @@ class PromptsSection(_Section):
     """Ask one of the prompts of `[check.canary]` among every so many others; 0: only where the files hold them."""
 
 
-class ModelSection(_Section):
+class ModelSection(Section):
     """`[model]`"""
 
-    id: Annotated[str, BeforeValidator(_plain_model), Field(min_length=1)]
+    id: ModelName
     """The model's name at the provider. A free model (`:free`) is one of its own."""
     tokenizer: FilePath
     """Folder with `tokenizer.json` or `tiktoken.model`."""
@@ -137,7 +67,7 @@ class ModelSection(_Section):
     """Output format, as `eagletui formats` lists them."""
     chat_template: FilePath | None = None
     """Overrides the template of the tokenizer folder."""
-    template_kwargs: dict[str, Any] = {}
+    template_kwargs: dict[str, Any] = Field(default={})
     """Extra variables of the chat template."""
     profile: str = "auto"
     """What the server strips: `auto`, `raw`, `SERVER` or `SERVER@VERSION`."""
@@ -145,7 +75,7 @@ class ModelSection(_Section):
     """The target model for extraction: a folder or a `.gguf` file."""
 
 
-class ProviderSection(_Section):
+class ProviderSection(Section):
     """`[provider]`"""
 
     kind: ProviderKind
@@ -157,11 +87,11 @@ class ProviderSection(_Section):
     """File that holds the key; only its owner may read it."""
     api_key_command: str | None = None
     """Shell command that prints the key."""
-    only: list[str] = []
+    only: list[str] = Field(default=[])
     """Endpoints that may answer; empty: all."""
-    ignore: list[str] = []
+    ignore: list[str] = Field(default=[])
     """Endpoints that may not answer."""
-    quantizations: list[str] = []
+    quantizations: list[str] = Field(default=[])
     """Accepted quantizations; empty: all."""
     prompt_usd_per_million: Money | None = None
     """Price for a provider that states none."""
@@ -186,43 +116,7 @@ class ProviderSection(_Section):
         return self
 
 
-class SamplingOverride(_Section):
-    """`[sampling.DATASET]`: what differs for one data set."""
-
-    temperature: float | None = Field(default=None, ge=0, le=2)
-    top_p: float | None = Field(default=None, gt=0, le=1)
-    top_k: int | None = Field(default=None, ge=1)
-    max_tokens: int | None = Field(default=None, ge=1)
-    reasoning: Reasoning | None = None
-    seed: bool | None = None
-
-
-class SamplingSection(_Section):
-    """`[sampling]`"""
-
-    temperature: float = Field(default=1.0, ge=0, le=2)
-    top_p: float = Field(default=0.95, gt=0, le=1)
-    top_k: int | None = Field(default=None, ge=1)
-    """None: not sent."""
-    max_tokens: int = Field(default=4096, ge=1)
-    """Also the money bound of an answer."""
-    reasoning: Reasoning = "default"
-    """`default` sends nothing; `off`, an effort (`minimal` to `max`) or a number of tokens as text are sent."""
-    seed: bool = False
-    """Send a seed per attempt, made from `[run] seed`."""
-    overrides: dict[str, SamplingOverride] = {}
-    """By data set; written as `[sampling.DATASET]`."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _gather_overrides(cls, data: object) -> object:
-        if not isinstance(data, dict) or "overrides" in data:
-            return data
-        tables = {key: value for key, value in data.items() if isinstance(value, dict)}
-        return {**{key: value for key, value in data.items() if key not in tables}, "overrides": tables}
-
-
-class SpendSection(_Section):
+class SpendSection(Section):
     """`[spend]`"""
 
     stop_at_usd: Money
@@ -243,7 +137,7 @@ BILL_WAITS_S: Final = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, *[60.0] * 14]
 """15 minutes: a router may bill an interrupted request so late (OpenRouter's `/generation`, seen by users)."""
 
 
-class PaceSection(_Section):
+class PaceSection(Section):
     """`[pace]`"""
 
     max_in_flight: int = Field(default=64, ge=1, le=20_000)
@@ -263,14 +157,14 @@ class PaceSection(_Section):
     of a request without a known cost before its hold may be released on the word of `/key`."""
 
 
-class CheckSection(_Section):
+class CheckSection(Section):
     """`[check]`"""
 
     max_drift_percent: float = Field(default=0.5, ge=0)
     max_unproven_percent: float = Field(default=100.0, ge=0, le=100)
     content: bool = True
     """Compare what answers say with what is usual."""
-    canary: dict[str, str] = {}
+    canary: dict[str, str] = Field(default={})
     """Prompts with a known answer: the last turn of the user, and a regular expression that the answer must match."""
     on_breach: Literal["pause", "quarantine", "warn"] = "pause"
     """What a finding does that breaks a check."""
@@ -285,7 +179,7 @@ class CheckSection(_Section):
         return self
 
 
-class NotifySection(_Section):
+class NotifySection(Section):
     """`[notify]`"""
 
     command: str = ""
@@ -294,7 +188,7 @@ class NotifySection(_Section):
     """Address that gets the notice as JSON."""
     webhook_env: str | None = None
     """Environment variable that holds the address, for one that is secret."""
-    on: list[NoticeKind] = list(get_args(NoticeKind))
+    on: list[NoticeKind] = Field(default=list(get_args(NoticeKind)))
     """What is told."""
 
     @model_validator(mode="after")
@@ -309,7 +203,7 @@ class NotifySection(_Section):
         return bool(self.on and (self.command or self.webhook or self.webhook_env))
 
 
-class ExtractSection(_Section):
+class ExtractSection(Section):
     """`[extract]`"""
 
     engine: Literal["local", "vllm", "sglang", "ray"] = "local"
@@ -330,14 +224,14 @@ class ExtractSection(_Section):
     """Sealed shards that may wait for a trainer, which acknowledges and so deletes them; None: features are kept."""
 
 
-class ExportSection(_Section):
+class ExportSection(Section):
     """`[export]`"""
 
-    to: list[Literal["jsonl", "specforge", "speculators", "torchspec", "parquet"]] = ["jsonl"]
+    to: list[Literal["jsonl", "specforge", "speculators", "torchspec", "parquet"]] = Field(default=["jsonl"])
     """What `eagletui export RUN` writes where no form is given."""
 
 
-class RunConfig(_Section):
+class RunConfig(Section):
     """Everything a run needs to know, validated once."""
 
     run: RunSection
@@ -357,21 +251,6 @@ class RunConfig(_Section):
         if self.prompts.canary_every and not self.check.canary:
             raise ValueError("prompts with their answers in [check.canary], because [prompts] canary_every asks them")
         return self
-
-    def sampling_for(self, dataset: str, row: str | None = None) -> SamplingSection:
-        """Return how an answer is drawn: `[sampling]`, with `[sampling.DATASET]` and the row's own over it.
-
-        Args:
-            dataset: the data set's name.
-            row: `Prompt.sampling_json`; its `max_tokens` is bounded by that of the data set, which money is bounded by.
-        """
-        override = self.sampling.overrides.get(dataset)
-        changes = override.model_dump(exclude_none=True) if override else {}
-        common = self.sampling.model_copy(update={**changes, "overrides": {}})
-        if row is None:
-            return common
-        own = json.loads(row)
-        return common.model_copy(update={**own, "max_tokens": min(own.get("max_tokens", 2**31), common.max_tokens)})
 
     def secret(self) -> Secret:
         """Read the provider's key from where the config says.
@@ -457,24 +336,3 @@ def with_values(config: RunConfig, values: Mapping[str, object]) -> RunConfig:
     except ValidationError as error:
         faults = (describe_fault(RunConfig, Path(), "", fault) for fault in error.errors())
         raise ConfigError("\n".join(fault.removeprefix(".: ") for fault in faults)) from error
-
-
-def changed_fields(old: RunConfig, new: RunConfig) -> list[str]:
-    """Name every key in which two configs differ, dotted (`sampling.temperature`), in file order."""
-    a, b = _flatten(old.model_dump()), _flatten(new.model_dump())
-    return [key for key in dict.fromkeys([*a, *b]) if a.get(key) != b.get(key)]
-
-
-def may_change(field: str) -> bool:
-    """Tell whether an existing run may take a new value of this dotted key."""
-    return field == "run.mirror" or field.split(".", 1)[0] in MAY_CHANGE
-
-
-def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, dict) and key != "template_kwargs":
-            flat |= _flatten(value, prefix if key == "overrides" else f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat

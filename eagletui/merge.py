@@ -13,7 +13,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from eagletui.config import RunConfig, changed_fields, load_config, to_json
+from eagletui.config import RunConfig, load_config, to_json
+from eagletui.config_changes import changed_fields
 from eagletui.config_toml import to_toml
 from eagletui.core.errors import InputError, RunError
 from eagletui.core.money import pico_to_usd_string

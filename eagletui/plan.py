@@ -203,7 +203,7 @@ def _count(
     counted = 0
     for chosen in chosen_prompts(config.prompts, canaries_of(config)):
         share = plan.by_dataset.setdefault(chosen.record.dataset, DatasetPlan())
-        sampling = config.sampling_for(chosen.record.dataset, chosen.record.prompt.sampling_json)
+        sampling = config.sampling.drawn_for(chosen.record.dataset, chosen.record.prompt.sampling_json)
         kwargs, max_tokens = template_kwargs(config, fmt, sampling.reasoning), sampling.max_tokens
         for earlier, turn in enumerate(chosen.turns):
             prompt = until_turn(chosen.record.prompt, turn)
@@ -247,7 +247,7 @@ def bounds_of(config: RunConfig, endpoints: Sequence[Endpoint], at_most: int) ->
     """
     prompts = chosen_prompts(config.prompts, canaries_of(config))
     if sum(chosen.samples for chosen in islice(prompts, at_most + 1)) > at_most:
-        longest = max(config.sampling.max_tokens, *(o.max_tokens or 0 for o in config.sampling.overrides.values()), 0)
+        longest = config.sampling.longest
         return Bounds(None, min((hold_bound(0, longest, e.price) for e in endpoints), default=0))
     plan = Plan(config.run.name, tuple(endpoints), Census())
     _count(plan, config, load_tokenizer(config.model.tokenizer), _weights(config, endpoints), lambda _: None)

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
-from eagletui.config import RunConfig, SamplingSection
+from eagletui.config import RunConfig
+from eagletui.config_sampling import SamplingSection
 from eagletui.core.chat import Prompt
 from eagletui.core.errors import EagleError
 from eagletui.core.fidelity import CANARIES
@@ -39,9 +40,9 @@ class RunIds:
     def sampling(self, dataset: str, prompt: Prompt | None = None) -> SamplingSection:
         """The sampling section of a data set, with a prompt's own over it."""
         if prompt is not None and prompt.sampling_json is not None:
-            return self.config.sampling_for(dataset, prompt.sampling_json)
+            return self.config.sampling.drawn_for(dataset, prompt.sampling_json)
         if dataset not in self._sampling:
-            self._sampling[dataset] = self.config.sampling_for(dataset)
+            self._sampling[dataset] = self.config.sampling.drawn_for(dataset)
         return self._sampling[dataset]
 
     def profile(self, endpoint: str) -> LossProfile:

@@ -5,14 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from eagletui.config import (
-    RunConfig,
-    changed_fields,
-    config_from_json,
-    load_config,
-    may_change,
-    to_json,
-)
+from eagletui.config import RunConfig, config_from_json, load_config, to_json
+from eagletui.config_changes import changed_fields, may_change
 from eagletui.config_toml import to_toml
 from eagletui.core.errors import ConfigError
 from eagletui.secret import Secret
@@ -73,7 +67,7 @@ def test_one_prompt_file_may_be_given_as_a_plain_string(tmp_path: Path) -> None:
 
 def test_sampling_of_a_data_set_overrides_only_what_it_names(tmp_path: Path) -> None:
     config = _load(tmp_path)
-    special, other = config.sampling_for("b1_glaive"), config.sampling_for("b3_magicoder")
+    special, other = config.sampling.drawn_for("b1_glaive"), config.sampling.drawn_for("b3_magicoder")
     assert (special.max_tokens, special.temperature, special.top_p) == (512, 0.6, 0.95)
     assert (other.max_tokens, other.temperature) == (16384, 1.0)
 

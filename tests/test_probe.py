@@ -9,7 +9,7 @@ import pytest
 from eagletui.cli import probe as probing
 from eagletui.cli.create import read_config
 from eagletui.cli.probe import MAX_TOKENS, probe_config
-from eagletui.config import SamplingOverride
+from eagletui.config_sampling import SamplingOverride
 from eagletui.core.money import PICO
 from eagletui.ledger.reader import LedgerReader
 from eagletui.runs import RunFolder, is_alive
@@ -127,9 +127,9 @@ def test_a_probe_asks_for_short_answers_and_leaves_out_what_only_a_run_needs(
         }
     )
     small = probe_config(config.model_copy(update={"sampling": sampling}), 7)
-    assert small.sampling_for("any").max_tokens == MAX_TOKENS
-    assert small.sampling_for("long").max_tokens == MAX_TOKENS
-    assert small.sampling_for("short").max_tokens == 64
+    assert small.sampling.drawn_for("any").max_tokens == MAX_TOKENS
+    assert small.sampling.drawn_for("long").max_tokens == MAX_TOKENS
+    assert small.sampling.drawn_for("short").max_tokens == 64
     assert (small.prompts.limit, small.pace.max_attempts, small.pace.max_in_flight) == (7, 1, 7)
     assert (small.extract.when, small.check.on_breach, small.run.name) == ("off", "warn", "small-probe")
     assert (small.prompts.pick, small.spend) == ("spread", config.spend)

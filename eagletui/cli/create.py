@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from eagletui.config import RunConfig, changed_fields, load_config, may_change, to_json
+from eagletui.config import RunConfig, load_config, to_json
+from eagletui.config_changes import changed_fields, may_change
 from eagletui.config_toml import to_toml
 from eagletui.core.errors import ConfigError, InputError, ModelError, RunError
 from eagletui.core.money import usd_to_pico

@@ -229,7 +229,7 @@ def _embedded_endpoints(config: RunConfig) -> "list[Endpoint]":
     from eagletui.providers.base import Endpoint
 
     only, ignore = config.provider.only, config.provider.ignore
-    longest = max(config.sampling.max_tokens, *(o.max_tokens or 0 for o in config.sampling.overrides.values()), 0)
+    longest = config.sampling.longest
     if longest > MAX_COMPLETION_TOKENS:
         raise ConfigError(
             f"[sampling] max_tokens: found {longest}, expected at most {MAX_COMPLETION_TOKENS}, which is as much as an "

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from eagletui.cli.follow import follow
 from eagletui.cli.output import counted, print_pairs, print_table
 from eagletui.cli.run import prepare, start_workers
-from eagletui.config import RunConfig, SamplingOverride
+from eagletui.config import RunConfig
+from eagletui.config_sampling import SamplingOverride
 from eagletui.core.fidelity import EVIDENCE
 from eagletui.core.money import format_usd, pico_to_usd_string
 from eagletui.core.text import clean_line

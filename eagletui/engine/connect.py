@@ -51,7 +51,7 @@ def connect(config: RunConfig, folder: RunFolder, key: str | None = None) -> Pro
             typed_price=_typed_price(config),
             kwargs_for=partial(template_kwargs, config, fmt),
         )
-    longest = max(config.sampling.max_tokens, *(o.max_tokens or 0 for o in config.sampling.overrides.values()), 0)
+    longest = config.sampling.longest
     routing = Routing(
         only=tuple(section.only),
         ignore=tuple(section.ignore),
@@ -78,7 +78,7 @@ def connect(config: RunConfig, folder: RunFolder, key: str | None = None) -> Pro
 
 def _parameters(config: RunConfig) -> frozenset[str]:
     """Name the optional parameters that some request of the run sets; an endpoint without one of them refuses it."""
-    sections = [config.sampling_for(name) for name in ("", *config.sampling.overrides)]
+    sections = [config.sampling.drawn_for(name) for name in ("", *config.sampling.overrides)]
     named = {"temperature", "top_p"}
     named |= {"top_k" for section in sections if section.top_k is not None}
     named |= {"seed" for section in sections if section.seed}
