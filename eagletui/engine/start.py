@@ -21,6 +21,7 @@ from eagletui.engine.rekey import is_other_key, remember_key
 from eagletui.engine.runner import Runner
 from eagletui.engine.spool import Spool
 from eagletui.engine.taking import Taker
+from eagletui.engine.wiring import Parts
 from eagletui.ledger.orders import Recovery
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import RunRow
@@ -66,19 +67,8 @@ async def serve(folder: RunFolder, *, exit_when_paused: bool) -> int:
         if rekeyed is None:
             remember_key(folder, key)
         fleet = Fleet(folder, Taker(provider, desk, Spool(folder.spool_dir, "engine")), key)
-        runner = Runner(
-            folder,
-            config,
-            provider,
-            ledger,
-            desk,
-            fleet,
-            offered,
-            run,
-            opened.doubts,
-            rekeyed=rekeyed,
-            exit_when_paused=exit_when_paused,
-        )
+        parts = Parts(folder, config, provider, ledger, desk, fleet, offered, run, is_doubted=bool(opened.doubts))
+        runner = Runner(parts, opened.doubts, rekeyed=rekeyed, exit_when_paused=exit_when_paused)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, runner.signalled)
