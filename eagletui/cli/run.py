@@ -40,8 +40,15 @@ def run(
     name: Annotated[str | None, typer.Option("--name", help="Name of the run; left out: [run] name.")] = None,
     headless: Annotated[bool, typer.Option("--headless", help="Print progress lines instead of the app.")] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Start the workers and return.")] = False,
-    cap: Annotated[str | None, typer.Option("--cap", metavar="USD", help="Never committed beyond.")] = None,
-    stop_at: Annotated[str | None, typer.Option("--stop-at", metavar="USD", help="Stop asking at this amount.")] = None,
+    cap: Annotated[
+        str | None, typer.Option("--cap", metavar="USD", help="Never committed beyond, worst case included.")
+    ] = None,
+    stop_at: Annotated[
+        str | None,
+        typer.Option(
+            "--stop-at", metavar="USD", help="Ask nothing more once this much is settled; requests under way still end."
+        ),
+    ] = None,
     limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="At most N samples.")] = None,
     part: Annotated[
         str | None,
