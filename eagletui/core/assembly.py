@@ -27,7 +27,7 @@ from eagletui.core.outputs import (
 from eagletui.core.reply import UNREADABLE, Reply
 from eagletui.core.toolsection import last_literal, sections
 
-LIMIT = 48
+LIMIT = 64
 """Combinations of head, body and tail that are written per reply."""
 ENDS_REASONING: Mapping[str, float] = {"": 0.2, "\n": 0.2, "\n\n": 0.08, "  ": 0.02}
 """Whitespace that a server may have stripped from the end of the reasoning; the format's own glue has weight 1."""
@@ -47,6 +47,8 @@ STRUCTURE = 0.1
 """Structural strings inside a field that were tokens after all, against ordinary text."""
 CLOSE_TWICE = 0.05
 """A second close tag that the parser swallowed."""
+MESSAGES = 8
+"""Places in a reasoning where two messages may have been joined that are tried."""
 RARER = 0.1
 """Each further way to write an absent reasoning, another header, no glue where the format has some."""
 WHOLE_CALL = 2.0
@@ -162,6 +164,18 @@ class _Writer:
             combined = nlargest(LIMIT, combined, key=lambda way: way[0].weight * way[1].weight * way[2].weight)
         for head, body, tail in combined:
             yield from self._finish(head, body, tail)
+        if self.losses.special_text == "kept" and self.reasoning and not self.calls:
+            yield from self._closed_later()
+
+    def _closed_later(self) -> Iterator[Assembly]:
+        """The close tag at which the server cut was text, and the next one, left in the content, was the token."""
+        rule = self.fmt.reasoning
+        opener = self._literal(rule.open) if rule.opened_by == "model" else ()
+        before, found, after = self.content.partition(rule.close) if rule.close else ("", "", "")
+        if found:
+            inside = (*opener, *_text(self.reasoning + rule.close + before, "reasoning"))
+            head = self._closed(inside, STRUCTURE, "the first close tag as text")
+            yield from self._finish(head, Written(_text(after, "content")), Written())
 
     # The head: the reasoning block.
 
@@ -186,6 +200,7 @@ class _Writer:
                 )
                 continue
             yield closed
+            yield from self._split_reasoning(opener)
             if self.content or not self.losses.implicit_close:
                 continue
             yield replace(opened, weight=text.weight * NO_CLOSE, note=_join(text.note, "no close tag"))
@@ -197,6 +212,16 @@ class _Writer:
             if opener:
                 started = bool(rule.after_open) and self.reasoning.startswith(rule.after_open)
                 yield _Head(text.parts, text.weight * (NO_CLOSE if started else NO_BLOCK), "no reasoning block")
+
+    def _split_reasoning(self, opener: tuple[Part, ...]) -> Iterator[_Head]:
+        """Two reasoning messages that the server joined."""
+        joint = self.losses.messages_joined_by
+        pieces = self.reasoning.split(joint) if joint else []
+        places = range(1, min(len(pieces), MESSAGES))
+        for at in places:
+            before, after = (_text(joint.join(part), "reasoning") for part in (pieces[:at], pieces[at:]))
+            inside = (*opener, *before, *self._literal(self.fmt.reasoning.close), *opener, *after)
+            yield self._closed(inside, RARER / len(places), "two reasoning messages")
 
     def _closed(self, inside: tuple[Part, ...], weight: float, note: str) -> _Head:
         close = self._literal(self.fmt.reasoning.close)
@@ -248,6 +273,12 @@ class _Writer:
             yield Written(left, HEADER_LEFT, HEADER_NOTE)
         for other in frame.other_opens:
             yield Written((*self._literal(other), *_text(text, "content")), RARER, "another header")
+        joint = self.losses.messages_joined_by
+        if joint and joint in text and frame.open_with_tools:
+            before, _, after = text.partition(joint)
+            preamble = (*self._literal(frame.open_with_tools), *_text(before, "content"))
+            closer = self._literal(frame.close_with_tools)
+            yield Written((*preamble, *closer, *opener, *_text(after, "content")), RARER, "a preamble of its own")
         if self._holds_specials(text):
             tokens = (*opener, *self._literal(text, "content"))
             yield Written(tokens, STRUCTURE, "structural strings as tokens")
@@ -340,7 +371,7 @@ class _Writer:
 
     def refused(self) -> str | None:
         """Say why this answer cannot be rebuilt from text."""
-        return (self.fmt.tools.refused or None) if self.calls else None
+        return (self.fmt.tools.refused or None) if self.calls and not self.losses.all_spellings_known else None
 
     def usability(self) -> tuple[TextUsability, tuple[str, ...]]:
         """Say what the reply as a whole allows before any count."""

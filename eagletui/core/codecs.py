@@ -19,8 +19,20 @@ INDENTED_WEIGHT = 0.05
 NUMBER_WEIGHT = 0.1
 """A number in another notation of the same value."""
 OUTER_SPACE_WEIGHT = 0.02
+INNER_SPACE_WEIGHT = 0.01
+"""Blanks inside the outer braces."""
+HALF_WEIGHT = 0.04
+"""A space after `:` and none after `,`."""
+HTML_WEIGHT = 0.03
+"""`<`, `>` and `&` as escapes, as encoders for web pages write them."""
 SLASH_WEIGHT = 0.05
 """`\\/` for `/`."""
+EXPONENT_WEIGHT = 0.6
+"""An exponent, where a declared integer is shown with a decimal: the model wrote one of the two."""
+STRIPPED_WEIGHT = 0.03
+"""Whitespace around a text value, where the server takes it away."""
+QUOTED_WEIGHT = 0.02
+"""A text value that the model wrote, and marked, as JSON."""
 PYTHON_WEIGHT = 0.1
 """`True` where the family's template writes `true`, or the other way round."""
 
@@ -114,7 +126,12 @@ def _json_forms(arguments: str, losses: Losses, types: Mapping[str, str]) -> lis
         forms += _when_different(plain, respace(plain, ",", ":", str), COMPACT_WEIGHT, "compact")
         forms += _when_different(plain, _indent(plain), INDENTED_WEIGHT, "indented")
         forms += _when_different(plain, plain.replace("/", "\\/"), SLASH_WEIGHT, "slashes escaped")
+        forms += _when_different(plain, respace(plain, ",", ": ", str), HALF_WEIGHT, "commas compact")
+        forms += _when_different(plain, respace(plain, ", ", ": ", _html_safe), HTML_WEIGHT, "markup escaped")
+        forms.append(_Text("{ }" if plain == "{}" else f"{{ {plain[1:-1]} }}", INNER_SPACE_WEIGHT, "blanks inside"))
     for how, weight, note in _number_ways(loss):
+        if how == "whole as exponent" and _shows_whole_as_decimal(arguments, types):
+            weight = EXPONENT_WEIGHT
         respelled = [(form, _respell_numbers(form.text, types, how)) for form in forms]
         forms += [
             _Text(text, form.weight * weight, _join(form.note, note)) for form, text in respelled if text != form.text
@@ -171,7 +188,14 @@ def declared_types(tools_json: str | None) -> dict[str, dict[str, str]]:
 def _value_forms(value: str, declared: str, losses: Losses, tools: Tools) -> Iterator[tuple[_Text, str]]:
     """Yield each text of one value with the `string` mark that goes with it."""
     if value.startswith('"'):
-        yield _Text(json.loads(value), 1.0, ""), "true"
+        text = json.loads(value)
+        yield _Text(text, 1.0, ""), "true"
+        if losses.values == "stripped":
+            yield _Text(f"{text}\n", STRIPPED_WEIGHT, "newline behind a value"), "true"
+            yield _Text(f"\n{text}\n", STRIPPED_WEIGHT, "newlines around a value"), "true"
+            yield _Text(f" {text} ", STRIPPED_WEIGHT / 2, "blanks around a value"), "true"
+        if "{string}" in tools.parameter:
+            yield _Text(value, QUOTED_WEIGHT, "a text as JSON"), "false"
         return
     if value in ("true", "false"):
         python = value.capitalize()
@@ -181,9 +205,12 @@ def _value_forms(value: str, declared: str, losses: Losses, tools: Tools) -> Ite
         return
     if value[0] in "{[":
         yield _Text(value, 1.0, ""), "false"
-        compact = respace(value, ",", ":", str)
-        if compact != value:
-            yield _Text(compact, COMPACT_WEIGHT, "compact"), "false"
+        for other, weight, note in (
+            (respace(value, ",", ":", str), COMPACT_WEIGHT, "compact"),
+            (respace(value, ", ", ": ", escape_string), ESCAPED_WEIGHT, "escaped"),
+        ):
+            if other != value:
+                yield _Text(other, weight, note), "false"
         return
     yield _Text(value, 1.0, ""), "false"
     for how, weight, note in _number_ways(losses.arguments):
@@ -203,6 +230,13 @@ def _number_ways(loss: str) -> tuple[tuple[NumberWay, float, str], ...]:
     if loss == "trimmed":
         return ()
     return (("whole as decimal", 1.2, "whole number with a decimal"), *ways) if loss == "coerced" else ways
+
+
+def _shows_whole_as_decimal(text: str, types: Mapping[str, str]) -> bool:
+    """Say whether a declared integer stands there with a decimal point."""
+    return any(
+        types.get(key) == "integer" and re.fullmatch(r"-?\d+\.0", value) is not None for key, value in _members(text)
+    )
 
 
 def _respell_numbers(text: str, types: Mapping[str, str], how: NumberWay) -> str:
@@ -280,6 +314,12 @@ def _indent(text: str) -> str:
 def escape_string(string: str) -> str:
     """Escape the non-ASCII characters of one JSON string literal."""
     return json.dumps(json.loads(string)) if _ESCAPE.search(string) else string
+
+
+def _html_safe(string: str) -> str:
+    for character in "<>&":
+        string = string.replace(character, f"\\u00{ord(character):02x}")
+    return string
 
 
 def plain_string(string: str) -> str:

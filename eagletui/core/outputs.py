@@ -278,6 +278,8 @@ class Losses:
     arguments: Literal["verbatim", "trimmed", "coerced", "reserialised", "reserialised-ascii"] = "verbatim"
     """`trimmed` loses outer whitespace; `coerced` also converts values to the declared schema; `reserialised` parses
     and writes the JSON again."""
+    values: Literal["verbatim", "stripped"] = "verbatim"
+    """Text values of the codec `parameters`: `stripped` loses whitespace around them."""
     tool_ids: Literal["kept", "renumbered", "random"] = "kept"
     """`renumbered`: the index was replaced by a running one."""
     undeclared_calls: Literal["kept", "dropped"] = "kept"
@@ -292,6 +294,11 @@ class Losses:
     """A call that `max_tokens` cut: handed out as a call (finish reason `tool_calls`), lost, or left in the content."""
     spellings: tuple[str, ...] = ()
     """Which other spellings of a call the server recognises; a call in another one would have stayed text."""
+    all_spellings_known: bool = False
+    """A call that the server handed out was written in one of those or in the standard one."""
+    messages_joined_by: str = ""
+    """What the server puts between several reasoning messages, or content messages, of one answer; empty where it has
+    no such messages or their joint leaves no trace."""
     reasoning_tokens: Literal["unknown", "inside", "through-close"] = "unknown"
     """What `usage.reasoning_tokens` counts: the text inside the block, or everything up to and with the close tag."""
 

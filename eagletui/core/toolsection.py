@@ -8,9 +8,9 @@ from eagletui.core.chat import Prompt, ToolCall
 from eagletui.core.codecs import argument_forms, declared_types, fill
 from eagletui.core.outputs import Losses, OutputFormat, Part, Spelling, Text, Tools, Written, split_specials
 
-SECTIONS = 48
+SECTIONS = 64
 """Ways to write a section that are kept."""
-FORMS = 10
+FORMS = 12
 """Spellings of one call's arguments that are tried."""
 INDEX_RESTARTS = 0.4
 """Call indices that start at 0 in every turn, against indices that go on through the conversation."""

@@ -68,6 +68,34 @@ def test_number_literals_are_kept_and_respelled_only_at_the_same_value() -> None
     }
 
 
+def test_an_integer_shown_with_a_decimal_was_rather_written_with_an_exponent_than_compact() -> None:
+    losses = Losses(arguments="reserialised")
+    forms = argument_forms('{"a": "x", "n": 1000.0}', losses, {"n": "integer"}, Tools(codec="json"), ())
+    texts = [text_of(form.parts) for form in forms]
+    assert texts.index('{"a": "x", "n": 1e3}') < texts.index('{"a":"x","n":1000.0}')
+    other = argument_forms('{"a": "x", "n": 1000.0}', losses, {"n": "number"}, Tools(codec="json"), ())
+    texts = [text_of(form.parts) for form in other]
+    assert texts.index('{"a":"x","n":1000.0}') < texts.index('{"a": "x", "n": 1e3}')
+
+
+def test_spellings_that_stand_between_spaced_and_compact_are_tried() -> None:
+    forms = argument_forms('{"a": "<b>", "n": 1}', Losses(arguments="reserialised"), {}, Tools(codec="json"), ())
+    texts = {text_of(form.parts) for form in forms}
+    assert {'{"a": "<b>","n": 1}', '{ "a": "<b>", "n": 1 }', '{"a": "\\u003cb\\u003e", "n": 1}'} <= texts
+
+
+def test_whitespace_around_a_text_value_is_tried_where_the_server_takes_it_away() -> None:
+    kept, stripped = (
+        {
+            text_of(form.parts)
+            for form in argument_forms('{"s": "code"}', Losses(arguments="reserialised", values=how), {}, GLM, ())
+        }
+        for how in ("verbatim", "stripped")
+    )
+    assert kept == {"<k>s</k><v>code</v>"}
+    assert {"<k>s</k><v>code\n</v>", "<k>s</k><v>\ncode\n</v>", "<k>s</k><v> code </v>"} <= stripped
+
+
 @given(
     text=st.text(max_size=40) | st.text(alphabet='{}[]",:a\\\n 1', max_size=40),
     loss=st.sampled_from(["verbatim", "trimmed", "coerced", "reserialised", "reserialised-ascii"]),

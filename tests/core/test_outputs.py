@@ -256,6 +256,36 @@ def test_harmony_writes_each_part_as_a_message() -> None:
     assert call.usability == "text_suspect"
 
 
+def test_a_server_that_takes_one_header_of_a_call_leaves_no_doubt_about_it() -> None:
+    harmony, call = load_format("gpt-oss"), reply(None, "hm", calls=tip("{}"), finish="tool_calls")
+    assert assemble(call, harmony, VLLM).refused
+    assert assemble(call, harmony, SGLANG).refused is None
+    assert all("commentary to=functions.tip" in raw for raw in raws(candidates(call, harmony, SGLANG)))
+
+
+def test_messages_that_a_server_joined_are_told_by_the_count() -> None:
+    harmony = load_format("gpt-oss")
+    readings = candidates(reply("First.\nThen.", "hm\nhm"), harmony, VLLM)
+    analysis, between = "<|channel|>analysis<|message|>", "<|end|><|start|>assistant"
+    final, preamble = "<|channel|>final<|message|>", "<|channel|>commentary<|message|>"
+    for raw in (
+        f"{analysis}hm{between}{analysis}hm{between}{final}First.\nThen.<|return|>",
+        f"{analysis}hm\nhm{between}{preamble}First.{between}{final}Then.<|return|>",
+    ):
+        billed = next(by_characters(reading).total for reading in readings if reading.raw == raw)
+        found = choose(readings, VLLM.losses("gpt-oss"), measure=by_characters, billed=billed)
+        assert found.assembly.raw == raw
+
+
+def test_the_close_tag_that_a_server_left_in_the_content_may_be_the_token() -> None:
+    readings = candidates(reply(", right? So.</think>Four.", "It closes with "), KIMI, SGLANG)
+    assert raws(readings) == {"It closes with </think>, right? So.</think>Four.<|im_end|>"}
+    ways = {tuple(part.text for part in reading.parts if isinstance(part, Special)) for reading in readings}
+    assert ways == {("</think>", "<|im_end|>"), ("</think>", "</think>", "<|im_end|>")}
+    firsts = {part.text for reading in readings for part in reading.parts[:1]}
+    assert firsts == {"It closes with ", "It closes with </think>, right? So."}
+
+
 def test_an_answer_without_a_block_that_a_parser_took_for_reasoning_is_among_the_readings() -> None:
     assert "Just text.<|im_end|>" in raws(candidates(reply(None, "Just text."), QWEN3, VLLM))
 
