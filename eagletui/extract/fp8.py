@@ -17,7 +17,8 @@ SCALES: Final = "hidden_states_scales"
 TYPE: Final = torch.float8_e4m3fn
 
 _SMALLEST_SCALE: Final = 1e-12
-_ROWS_AT_ONCE: Final = 1024
+_NUMBERS_AT_ONCE: Final = 2**18
+"""Few enough that their float32 copies stay in a core's cache, which is five times as fast."""
 
 
 class Quantized(NamedTuple):
@@ -31,12 +32,14 @@ class Quantized(NamedTuple):
 
 def quantize(states: torch.Tensor) -> Quantized:
     """Round finite states, [T, 4, H] of any float type."""
-    parts: list[Quantized] = []
-    for rows in states.split(_ROWS_AT_ONCE):  # float32 copies of a part, not of a whole sample
-        exact = rows.float()
-        scales = (exact.abs().amax(dim=(1, 2), keepdim=True) / LARGEST).clamp_min(_SMALLEST_SCALE)
-        parts.append(Quantized((exact / scales).to(TYPE), scales))
-    return Quantized(torch.cat([part.states for part in parts]), torch.cat([part.scales for part in parts]))
+    rounded = Quantized(torch.empty(states.shape, dtype=TYPE), torch.empty((len(states), 1, 1)))
+    rows = max(1, _NUMBERS_AT_ONCE * len(states) // states.numel())
+    for part, states8, scales in zip(states.split(rows), *(whole.split(rows) for whole in rounded), strict=True):
+        flat = part.flatten(1)
+        largest = torch.maximum(flat.amax(dim=1), -flat.amin(dim=1)).float()  # of shorter types this is exact
+        scales.copy_((largest / LARGEST).clamp_min(_SMALLEST_SCALE)[:, None, None])
+        states8.copy_(part.float() / scales)
+    return rounded
 
 
 def restore(quantized: Quantized, dtype: torch.dtype) -> torch.Tensor:
@@ -46,4 +49,5 @@ def restore(quantized: Quantized, dtype: torch.dtype) -> torch.Tensor:
 
 def lost_rows(quantized: Quantized) -> int:
     """Count rows with a stream that is so much smaller than the others that all of it became zero."""
-    return int((quantized.states.float() == 0).all(dim=-1).any(dim=-1).sum())
+    magnitudes = quantized.states.view(torch.uint8) & 0x7F  # zero has two signs
+    return int((magnitudes.amax(dim=-1) == 0).any(dim=-1).sum())

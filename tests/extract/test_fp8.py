@@ -55,6 +55,28 @@ def test_no_number_of_usual_size_moves_by_more_than_a_sixteenth() -> None:
     assert 0.02 < float((restored - states).norm() / states.norm()) < 0.03
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_rows_are_rounded_alike_in_parts_and_at_once(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype) -> None:
+    states = torch.randn(5, 4, 9, generator=torch.Generator().manual_seed(7)).to(dtype)
+    states[1] = -states[1].abs()
+    states[2] = 0.0
+    before = states.clone()
+    scales = (states.float().abs().amax(dim=(1, 2), keepdim=True) / 448).clamp_min(1e-12)
+    for at_once in (1, 2 * 36, 10**6):
+        monkeypatch.setattr(fp8, "_NUMBERS_AT_ONCE", at_once)
+        found = fp8.quantize(states)
+        assert torch.equal(found.scales, scales)
+        assert torch.equal(found.states.float(), (states.float() / scales).to(fp8.TYPE).float())
+    assert torch.equal(states, before)
+
+
+def test_a_stream_of_zeros_of_either_sign_is_lost_beside_a_larger_one() -> None:
+    states = torch.ones(3, 4, 2)
+    states[1, 2] = torch.tensor([1e-9, -1e-9])
+    states[2, 2, 0] = 1e-9
+    assert fp8.lost_rows(fp8.quantize(states)) == 1
+
+
 def test_features_in_fp8_take_half_the_disk_read_back_in_the_computed_type_and_verify(
     tmp_path: Path, tiny_models: dict[Kind, Path]
 ) -> None:
