@@ -124,6 +124,11 @@ def time_of_day(at: float | None, zone: tzinfo | None = None) -> str:
     return UNKNOWN if at is None else datetime.fromtimestamp(at, zone).strftime("%H:%M:%S")
 
 
+def day(at: float | None, zone: tzinfo | None = None) -> str:
+    """Write the day of a moment without its year."""
+    return UNKNOWN if at is None else datetime.fromtimestamp(at, zone).strftime("%m-%d")
+
+
 def date_time(at: float | None, zone: tzinfo | None = None) -> str:
     """Write a moment with its date."""
     return UNKNOWN if at is None else datetime.fromtimestamp(at, zone).strftime("%Y-%m-%d %H:%M")

@@ -188,19 +188,28 @@ class LaneLine:
                 return (("", ""),)
 
     @property
+    def fixed(self) -> int:
+        """How many of the pieces stay where they are when the tokens move: the offset and the lane's name."""
+        return 1 if self.row == "plain" else 2
+
+    @property
+    def label_cells(self) -> int:
+        """Cells of those pieces."""
+        return _OFFSET_CELLS + (self.options.label_cells if self.row in ("a", "b") else 0)
+
+    @property
     def cells(self) -> int:
         """How wide the line is."""
-        lane = self.options.label_cells if self.row in ("a", "b") else 0
-        return _OFFSET_CELLS + lane + self.block.cells
+        return self.label_cells + self.block.cells
 
     def column(self, span: int) -> int:
-        """Cells before a span on its lane."""
+        """Cells before a span among the tokens of its lane."""
         before = 0
         for token in self.block.a:
             if token.span == span:
                 break
             before += token.cells + token.pad + 1
-        return _OFFSET_CELLS + self.options.label_cells + before
+        return before
 
 
 def token_text(token_id: int, vocabulary: Vocabulary, view: View, *, ascii_: bool = False) -> str:

@@ -50,7 +50,7 @@ def basis_lines(found: Basis) -> list[Line]:
         lines.append(_pair("spans", spans))
     lines.append(
         _pair(
-            "cost",
+            "tokens",
             f"{at_least}{figures.count(found.tokens_differ)} of {figures.count(found.output_tokens)} output tokens"
             f" differ ({found.tokens_percent:.3f} %)",
         )

@@ -1,9 +1,10 @@
 """The screens in a real pseudo-terminal: first paint, key latency, bytes on the wire, memory.
 
 `python -m tests.bench.screens [--quick]`. First paint is of a ledger of a million samples, against a Textual app that
-shows one word; keys are pressed while an engine works at the pace of the reference job; bytes are those of a dashboard
-whose figures change every second. On a busy machine only the CPU seconds beside wall times count. The ledger of
-a million samples is built once (minutes) and kept in `~/.cache/eagletui-bench`; without it `--quick` takes a small one.
+shows one word; keys are pressed while all of those are searched for a text, and while an engine works at the pace of
+the reference job; bytes are those of a dashboard whose figures change every second. On a busy machine only the CPU
+seconds beside wall times count. The ledger of a million samples is built once (minutes) and kept in
+`~/.cache/eagletui-bench`; without it `--quick` takes a small one.
 """
 
 import argparse
@@ -32,6 +33,7 @@ def main() -> None:
     raw: dict[str, Any] = {}
     run, samples = (given.ledger, parts.MILLION) if given.ledger else parts.large_run(may_build=not quick)
     _first_paint(run, samples, 3 if quick else 7, ratio, raw)
+    _search(run, samples, 2 if quick else 12, raw)
     _keys(quick, ratio, raw)
     _bytes(4 if quick else 20, ratio, raw)
     _memory(200 if quick else 3_600, raw)
@@ -82,6 +84,17 @@ def _keys(quick: bool, ratio: dict[str, Any], raw: dict[str, Any]) -> None:
         "in_flight": found.in_flight,
         "cpu_s_per_s": round(found.cpu_per_s, 3),
     }
+
+
+def _search(run: Path, samples: int, rounds: int, raw: dict[str, Any]) -> None:
+    found = parts.search_latencies(run, rounds)
+    typed, moving = _percentiles_ms(found.typed_s), _percentiles_ms(found.moving_s)
+    first_ms = round(statistics.median(found.first_hits_s) * 1e3, 1)
+    print(f"while {samples:,} samples are searched for a text, no engine at work:")
+    print(f"  typing it: p50 {typed[0]} ms to the paint, p95 {typed[1]} ms, most {typed[2]} ms")
+    print(f"  moving in what is found: p50 {moving[0]} ms, p95 {moving[1]} ms, most {moving[2]} ms")
+    print(f"  the first hits: median {first_ms} ms after the last letter")
+    raw["search"] = {"typed_p50_p95_max_ms": typed, "moving_p50_p95_max_ms": moving, "first_hits_ms": first_ms}
 
 
 def _percentiles_ms(seconds: Sequence[float]) -> tuple[float, float, float]:

@@ -197,6 +197,39 @@ def _engine(run: EngineRun) -> Iterator[None]:
         process.wait()
 
 
+class Search(NamedTuple):
+    """How keys are answered while every sample is searched for a text."""
+
+    typed_s: list[float]
+    """From each letter of a text that nothing holds to its paint; each begins another search."""
+    moving_s: list[float]
+    """From each key in a list that grows by every sample to its paint."""
+    first_hits_s: list[float]
+    """From the last letter to the first samples that fit."""
+
+
+def search_latencies(run: Path, rounds: int) -> Search:
+    """Type texts to search for, move in what is found, and time it."""
+    typed: list[float] = []
+    moving: list[float] = []
+    first: list[float] = []
+    with shown(["attach", str(run)]) as watched:
+        watched.until(FIGURES)
+        _answer(watched, b"2", b"Preview")
+        for _ in range(rounds):
+            _answer(watched, b"/", b"latency>5")
+            watched.write(b"\x7f" * 4)
+            watched.collect(0.5)
+            typed += [_answer(watched, b"z", b"z", settle_s=0.05) for _ in range(4)]
+            watched.write(b"\x7f" * 4)
+            watched.collect(1.0)
+            first.append(_answer(watched, b"k", b">", settle_s=0.05))
+            watched.write(b"\r")
+            watched.collect(0.1)
+            moving += [_answer(watched, b"j", b">", settle_s=0.05) for _ in range(4)]
+    return Search(typed, moving, first)
+
+
 _TOUR: Final = (
     (b"2", b"Preview", b"jjjkkkjj", b">"),
     (b"1", b"attention", b"\t\t\t", b">"),
@@ -221,12 +254,12 @@ def _press(watched: Watched, seconds: float) -> tuple[list[float], list[float]]:
     return on_screen, opening
 
 
-def _answer(watched: Watched, key: bytes, mark: bytes) -> float:
+def _answer(watched: Watched, key: bytes, mark: bytes, *, settle_s: float = 0.2) -> float:
     watched.forget()
     began = time.perf_counter()
     watched.write(key)
     found = watched.until(mark) - began
-    watched.collect(0.2)
+    watched.collect(settle_s)
     return found
 
 

@@ -63,14 +63,14 @@ def test_help_shows_the_keys_as_they_are() -> None:
 
 
 async def test_a_moved_key_works_shows_in_the_footer_and_leaves_its_old_place(busy: Built) -> None:
-    keymap = read_keymap({"app.spend": "f8", "app.detach": "Q", "samples.preset": "F", "list.down": "w"}, "keys")
+    keymap = read_keymap({"app.spend": "f8", "app.detach": "Q", "samples.preset": "F", "list.down": "o"}, "keys")
     async with opened(busy, NARROW, keymap=keymap) as screens:
         assert screens.lines[-1].endswith("Q Detach ")
         await screens.press("3")
         assert "[1 Run]" in screens.lines[1]
         await screens.press("f8")
         assert "[3 Spend]" in screens.lines[1]
-        await screens.press("2", "w")
+        await screens.press("2", "o")
         assert "> s-000001" in " ".join(screens.line_with("> ").replace(">", "> ").split())
         await screens.press("F")
         assert "preset mismatched" in screens.text

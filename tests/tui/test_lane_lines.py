@@ -115,5 +115,5 @@ def test_unwrapped_each_line_of_the_text_is_one_row_and_every_span_has_its_colum
     lines = lay_out(lanes(a, b, VOCABULARY), VOCABULARY, LaneOptions(40, wrap=False))
     assert [line.row for line in lines] == ["plain", "a", "b", "note", "gap", "plain"]
     assert texts(lines)[0].endswith("│·kept│⏎")
-    assert texts(lines)[1][lines[1].column(0) :].startswith("[a│b]")
+    assert texts(lines)[1][lines[1].label_cells + lines[1].column(0) :].startswith("[a│b]")
     assert max(cell_width(text) for text in texts(lines)) == max(line.cells for line in lines) - 1

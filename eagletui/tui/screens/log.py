@@ -196,6 +196,7 @@ def _plain(row: EventRow) -> str:
 
 def _columns() -> tuple[Column[EventRow], ...]:
     return (
+        Column("", 5, lambda row: (figures.day(row.at), "$quiet"), from_width=100),
         Column("", 8, lambda row: (figures.time_of_day(row.at), "$quiet")),
         Column("", 5, lambda row: (row.level, _TONES.get(row.level, ""))),
         Column("", 9, lambda row: (row.source, "$quiet")),

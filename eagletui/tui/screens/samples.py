@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import ClassVar, Final, get_args
 
 from textual.app import ComposeResult
@@ -37,6 +38,8 @@ from eagletui.tui.widgets.entry import Entry
 from eagletui.tui.widgets.ledger_table import PAGE_ROWS, LedgerTable
 from eagletui.tui.widgets.safe_text import SafeText, name_panel, stacked, styled
 
+_PAINTED_EVERY_S: Final = 0.5
+"""While a search goes on: its parts are faster than a line over SSH."""
 _PROBLEMS: Final = tuple(PRESETS[name] for name in ("mismatched", "drifting", "failed"))
 
 
@@ -160,14 +163,18 @@ class SamplesScreen(FramedScreen):
         self._ids = ()
         self.table.say_empty("nothing found so far")
         self.table.reset(0)
+        self._preview()
+        painted_at = 0.0
         async for found in search(reader, wanted):
             if wanted != self._wanted:
                 return
-            if len(found.ids) > self.table.row_count:
+            self._looked_at = found.looked_at
+            is_first = bool(found.ids) and not self.table.row_count
+            if is_first or found.looked_at is None or monotonic() - painted_at >= _PAINTED_EVERY_S:
+                painted_at = monotonic()
                 self._ids = found.ids
                 self.table.grow(len(found.ids))
-            self._looked_at = found.looked_at
-            self._say_searching()
+                self._say_searching()
 
     def _say_searching(self) -> None:
         if self.eagle.view is not None:
@@ -184,9 +191,11 @@ class SamplesScreen(FramedScreen):
         )
 
     async def _read_page(self, page: int) -> None:
-        ids = list(self._ids[page * PAGE_ROWS : (page + 1) * PAGE_ROWS])
+        start = page * PAGE_ROWS
+        ids = list(self._ids[start : start + PAGE_ROWS])
         rows = await self.eagle.reader.rows(ids)
-        if ids == list(self._ids[page * PAGE_ROWS : (page + 1) * PAGE_ROWS]):
+        # A list that a search has made longer meanwhile still begins with these.
+        if ids == list(self._ids[start : start + len(ids)]):
             self.table.put(page, rows)
 
     def _say_filter(self, view: RunView) -> None:

@@ -153,9 +153,11 @@ class LedgerTable(ScrollView, Generic[Row], can_focus=True):
     def grow(self, row_count: int) -> None:
         """Let more rows follow the ones there are; the page they begin on is asked for again."""
         if row_count > self.row_count:
-            self._asked.discard(self.row_count // PAGE_ROWS)
+            old = self.row_count
+            self._asked.discard(old // PAGE_ROWS)
             self._resize_to(row_count)
-            self.refresh()
+            if old in self._lines_shown():
+                self.refresh()
 
     def row_at(self, index: int) -> Row | None:
         """Give a row, or None while its page is not here."""

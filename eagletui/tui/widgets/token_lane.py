@@ -11,6 +11,7 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from eagletui.core.text import cell_width
 from eagletui.tui.lane_lines import LaneLine
 from eagletui.tui.widgets.strips import paint
 
@@ -83,8 +84,9 @@ class TokenLane(ScrollView, can_focus=True):
         top, height = self.scroll_offset.y, self.size.height
         if not top <= y <= top + height - 4:
             self.scroll_to(y=max(0, y - max(0, min(_LINES_ABOVE, height - 3))), animate=False)
-        left, column = self.scroll_offset.x, self._lines[y].column(span)
-        if not left <= column < left + self.size.width - _CELLS_BEFORE:
+        line, left = self._lines[y], self.scroll_offset.x
+        column, room = line.column(span), self.size.width - _GUTTER - line.label_cells
+        if not left <= column < left + room - _CELLS_BEFORE:
             self.scroll_to(x=max(0, column - _CELLS_BEFORE), animate=False)
 
     def action_scroll_along(self, by: int) -> None:
@@ -104,8 +106,10 @@ class TokenLane(ScrollView, can_focus=True):
             return paint([], width, base)
         line = self._lines[index]
         mark = "> " if self.span is not None and line.is_head and line.shows(self.span) else "  "
-        pieces = [(mark, "bold $primary"), *line.pieces(self.span)]
+        pieces = ((mark, "bold $primary"), *line.pieces(self.span))
         if not left:
             return paint(pieces, width, base)
-        whole = paint(pieces, left + width, base)
-        return whole.crop(left, left + width)
+        kept = pieces[: line.fixed + 1]
+        room = max(0, width - sum(cell_width(text) for text, _ in kept))
+        tokens = paint(pieces[line.fixed + 1 :], left + room, base).crop(left, left + room)
+        return Strip.join([paint(kept, width - room, base), tokens])
