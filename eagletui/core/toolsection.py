@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from eagletui.core.chat import Prompt, ToolCall
@@ -32,13 +33,13 @@ def sections(calls: tuple[ToolCall, ...], fmt: OutputFormat, losses: Losses, pro
     for spelling in (None, *(known for known in tools.spellings if known.name in losses.spellings)):
         written = _spelled(tools, spelling)
         ways = [_call(call, index, written, fmt, losses, prompt) for index, call in enumerate(calls)]
-        for chosen in itertools.islice(itertools.product(*ways), SECTIONS):
+        for likely, chosen in _combined(ways):
             parts = list(split_specials(written.open, fmt.specials))
             for index, call in enumerate(chosen):
                 parts += split_specials(written.between, fmt.specials) if index else ()
                 parts += call.parts
             parts += split_specials(written.close, fmt.specials)
-            weight = math.prod((call.weight for call in chosen), start=spelling.weight if spelling else 1.0)
+            weight = likely * (spelling.weight if spelling else 1.0)
             notes = dict.fromkeys(call.note for call in chosen if call.note)
             found.append(Written(tuple(parts), weight, ", ".join((*([spelling.name] if spelling else []), *notes))))
     found.sort(key=lambda way: -way.weight)
@@ -47,6 +48,19 @@ def sections(calls: tuple[ToolCall, ...], fmt: OutputFormat, losses: Losses, pro
         after = Text(f"{tools.after}\n", "glue")
         found.append(Written((*first.parts, after), first.weight * AFTER_CALL, "newline after the call"))
     return found[:SECTIONS]
+
+
+def _combined(ways: Sequence[Sequence[Written]]) -> Iterator[tuple[float, tuple[Written, ...]]]:
+    """Yield ways to write all calls with their weights: one habit for all of them first, then each for itself."""
+    seen: set[tuple[Written, ...]] = set()
+    for note in dict.fromkeys(way.note for call in ways for way in call):
+        chosen = tuple(next((way for way in call if way.note == note), call[0]) for call in ways)
+        if chosen not in seen:
+            seen.add(chosen)
+            yield min(way.weight for way in chosen), chosen
+    for chosen in itertools.islice(itertools.product(*ways), SECTIONS):
+        if chosen not in seen:
+            yield math.prod(way.weight for way in chosen), chosen
 
 
 def _call(

@@ -263,6 +263,15 @@ def test_a_server_that_takes_one_header_of_a_call_leaves_no_doubt_about_it() -> 
     assert all("commentary to=functions.tip" in raw for raw in raws(candidates(call, harmony, SGLANG)))
 
 
+def test_a_model_that_writes_compact_arguments_writes_them_so_in_every_call() -> None:
+    calls = tuple(ToolCall(None, f"tip{number}", '{"who": "me", "ratio": 2}') for number in range(4))
+    readings = candidates(reply(None, "hm", calls=calls, finish="tool_calls"), QWEN3, VLLM)
+    compact = [reading for reading in readings if reading.raw.count('{"who":"me","ratio":2}') == 4]
+    mixed = [reading for reading in readings if 0 < reading.raw.count('{"who":"me","ratio":2}') < 4]
+    assert compact
+    assert max(reading.prior for reading in compact) > max((reading.prior for reading in mixed), default=0.0)
+
+
 def test_messages_that_a_server_joined_are_told_by_the_count() -> None:
     harmony = load_format("gpt-oss")
     readings = candidates(reply("First.\nThen.", "hm\nhm"), harmony, VLLM)
