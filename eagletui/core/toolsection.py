@@ -13,6 +13,8 @@ SECTIONS = 64
 """Ways to write a section that are kept."""
 FORMS = 12
 """Spellings of one call's arguments that are tried."""
+MIXED = 0.5
+"""Calls of one answer that differ in their spelling, against the same habit in all."""
 INDEX_RESTARTS = 0.4
 """Call indices that start at 0 in every turn, against indices that go on through the conversation."""
 AFTER_CALL = 0.05
@@ -60,7 +62,7 @@ def _combined(ways: Sequence[Sequence[Written]]) -> Iterator[tuple[float, tuple[
             yield min(way.weight for way in chosen), chosen
     for chosen in itertools.islice(itertools.product(*ways), SECTIONS):
         if chosen not in seen:
-            yield math.prod(way.weight for way in chosen), chosen
+            yield MIXED * math.prod(way.weight for way in chosen), chosen
 
 
 def _call(
