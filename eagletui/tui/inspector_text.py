@@ -13,6 +13,7 @@ from eagletui.ledger.reader_samples import SampleDetail
 from eagletui.tui import figures
 from eagletui.tui.evidence_worth import worth
 from eagletui.tui.inspection import Inspection, tail_verdict
+from eagletui.tui.lane_lines import View
 from eagletui.tui.sample_text import attempt_line
 from eagletui.tui.span_table import LABEL_CELLS, span_table
 from eagletui.tui.widgets.safe_text import Piece, styled
@@ -24,8 +25,10 @@ _RAW_LINES: Final = 200
 _KINDS: Final = {"~": "same bytes, other ids", "!": "different text", "+": "only {a}", "-": "only canonical"}
 
 
-def legend(*, ascii_: bool) -> str:
+def legend(view: View, *, ascii_: bool) -> str:
     """Say what the marks in the token stream mean."""
+    if view != "text":
+        return "[ ] differs"
     return _ASCII_LEGEND if ascii_ else _LEGEND
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from eagletui.tui.evidence_worth import BASIS, MEASURED, worth
-from eagletui.tui.reply_text import ReplyPart, compare_texts, reply_parts, texts_sentence
+from eagletui.tui.reply_text import ReplyPart, compare_texts, place_name, reply_parts, texts_sentence
 from eagletui.tui.sample_order import SampleOrder
 from tests.tui.driving import NARROW, opened
 from tests.tui.factory import HOSTILE, Built
@@ -104,3 +104,19 @@ async def test_texts_are_shown_by_key_beside_each_other_and_hostile_ones_are_har
         await screens.press("escape")
         await screens.press("v")
         assert "Raw text, rebuilt" not in screens.text
+
+
+def test_a_byte_of_the_raw_text_is_placed_in_the_reply() -> None:
+    parts = [ReplyPart("reasoning", "naïve"), ReplyPart("content", " Yes. "), ReplyPart("tool call f", '{"a": 1}')]
+    raw = 'naïve</think>Yes.<call>f{"a": 1}</call><|im_end|>'
+    data = raw.encode()
+
+    def place(text: str) -> str:
+        return place_name(parts, raw, data.index(text.encode()))
+
+    assert place("ve<") == "reasoning"
+    assert place("</think>") == ""
+    assert place("es.") == "content"
+    assert place('"a"') == "tool call f"
+    assert place("<|im_end|>") == ""
+    assert place_name(parts, raw, len(data)) == ""

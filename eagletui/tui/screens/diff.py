@@ -170,6 +170,8 @@ class DiffScreen(FramedScreen):
         if len(inspection.ids) <= _LAID_OUT_AT_ONCE:
             self._show_lines(_lines(inspection, vocabulary, options), options, keep_place=keep_place)
         else:
+            if not keep_place:
+                self.lane.show([])
             work = partial(self._lay_out_beside, inspection, vocabulary, options, keep_place)
             background.start(self, "lay the tokens out", work, group="layout")
 
@@ -190,7 +192,7 @@ class DiffScreen(FramedScreen):
             name_panel(panel, "Last ids, each alone and in context")
             note_panel(panel, "")
             return
-        name_panel(panel, f"Tokens: {inspector_text.legend(ascii_=is_ascii(self.app))}")
+        name_panel(panel, f"Tokens: {inspector_text.legend(self._view, ascii_=is_ascii(self.app))}")
         note_panel(panel, f"as {self._view}, {'wrapped' if self._wraps else 'a line a row, h l go along it'}")
 
     def _say_crumbs(self) -> None:
