@@ -13,11 +13,12 @@ from eagletui.core.draft_vocabulary import DEFAULT_SIZE
 from eagletui.core.errors import InputError
 from eagletui.core.loaders import (
     SPECFORGE_ONLINE,
-    SPECULATORS,
+    SPECULATORS_PREPARE,
     TORCHSPEC_CACHE,
     TORCHSPEC_PARQUET,
     LoaderRule,
     fitting_length,
+    largest_limit,
 )
 from eagletui.core.row_order import VALIDATION_PERCENT, split_text, unusual_split
 from eagletui.core.text import clean_line
@@ -207,10 +208,11 @@ def _to_file(
         from eagletui.export.parquet import export_parquet
 
         done = export_parquet(folder, out, also=also, only=selection)
-    rules = (SPECFORGE_ONLINE, SPECULATORS) if form == "jsonl" else (TORCHSPEC_PARQUET,)
+    rules = (SPECFORGE_ONLINE, SPECULATORS_PREPARE) if form == "jsonl" else (TORCHSPEC_PARQUET,)
     target = _known_target(folder)
+    limits = [(rule, _limit(rule, done, target, max_length)) for rule in rules]
     make = _prepare_commands if form == "jsonl" else _parquet_commands
-    _print_file(folder.name, form, done, rules, max_length, {}, make(done, target, max_length), json_)
+    _print_file(folder.name, form, done, limits, {}, make(done, target, limits[-1][1]), json_)
     if form == "jsonl" and not json_:
         say(
             "For speculators: prepare-data shuffles all rows together, so that rows to validate on change with every "
@@ -249,10 +251,11 @@ def _to_torchspec(
     config = TorchSpecConfig(model, max_length, chat_template)
     layers = layers_of(folder, Path(model))
     done = export_torchspec(folder, out, config, layers, also=also)
+    limits = [(TORCHSPEC_CACHE, max_length)]
     if layers is None:
         say(f"{model} is no folder here and the run names no layers: TorchSpec will take its own default ones.")
     extra = {"cache_file": str(done.cache_file), "key": done.key, "made_for": TORCHSPEC_CACHE.version}
-    _print_file(folder.name, "torchspec", done.tokens, (TORCHSPEC_CACHE,), max_length, extra, [done.command], json_)
+    _print_file(folder.name, "torchspec", done.tokens, limits, extra, [done.command], json_)
     return 0
 
 
@@ -260,14 +263,11 @@ def _print_file(
     name: str,
     form: str,
     done: Exported,
-    rules: tuple[LoaderRule, ...],
-    max_length: int | None,
+    limits: Sequence[tuple[LoaderRule, int]],
     extra: dict[str, str],
     commands: list[str],
     json_: bool,
 ) -> None:
-    longest = max(map(sum, done.lengths))
-    limits = [(rule, max_length or fitting_length(rule, longest)) for rule in rules]
     if json_:
         print_json(
             {
@@ -338,11 +338,22 @@ def _known_target(folder: RunFolder) -> "ExportTarget | None":
         return target_if_known(folder, reader)
 
 
-def _prepare_commands(done: Exported, target: "ExportTarget | None", max_length: int | None) -> list[str]:
+def _limit(rule: LoaderRule, done: Exported, target: "ExportTarget | None", asked: int | None) -> int:
+    """Return the limit in the command: as asked, else a fitting one; at most what the target has room for."""
+    from eagletui.export.limits import sglang_positions, vllm_positions
+
+    checkpoint = None if target is None else target.checkpoint
+    context = (vllm_positions if rule is SPECULATORS_PREPARE else sglang_positions)(checkpoint)
+    largest = largest_limit(rule, context)
+    if asked is None:
+        return fitting_length(rule, max(map(sum, done.lengths)), context)
+    return asked if largest is None else min(asked, largest)
+
+
+def _prepare_commands(done: Exported, target: "ExportTarget | None", limit: int) -> list[str]:
     """What to run for speculators: preparation; where the layers are known, server and the training too."""
     import shlex
 
-    limit = max_length or fitting_length(SPECULATORS, max(map(sum, done.lengths)))
     prepared = done.file.absolute().with_name("prepared")
     name = done.model_id if target is None else target.name
     parts = ["speculators", "prepare-data", "--model", name, "--data", str(done.file.absolute())]
@@ -354,14 +365,13 @@ def _prepare_commands(done: Exported, target: "ExportTarget | None", max_length:
     size = min(DEFAULT_SIZE, target.facts.vocab_size)
     return [
         prepare,
-        *speculators_commands(prepared, target.facts, name, size, limit, SPECULATORS_RATIO, online=True),
+        *speculators_commands(prepared, target.facts, name, size, limit, SPECULATORS_RATIO, server_length=limit + 1),
     ]
 
 
-def _parquet_commands(done: Exported, target: "ExportTarget | None", max_length: int | None) -> list[str]:
+def _parquet_commands(done: Exported, target: "ExportTarget | None", limit: int) -> list[str]:
     import shlex
 
-    limit = max_length or fitting_length(TORCHSPEC_PARQUET, max(map(sum, done.lengths)))
     parts = ["python", "-m", "torchspec.train_entry", "--config", "CONFIG.yaml"]
     parts += [f"dataset.train_data_path={done.file.absolute()}", "dataset.defer_tokenization=false"]
     parts += [f"training.max_seq_length={limit}"]
@@ -402,7 +412,11 @@ def _trainer_object(done: "TrainerExport", rule: LoaderRule) -> dict[str, Any]:
             "chosen_by_export": manifest.vocabulary.since,
             "coverage": round(done.coverage, 6),
         },
-        "loaders": [effect_object(rule, done.lengths, manifest.max_length, done.by_text_changed, manifest.by_evidence)],
+        "loaders": [
+            effect_object(
+                rule, done.lengths, manifest.max_length, done.by_text_changed, manifest.by_evidence, done.served
+            )
+        ],
         "commands": done.commands,
         "command": manifest.command,
         "notes": done.notes,
@@ -427,7 +441,7 @@ def _trainer_pairs(done: "TrainerExport", rule: LoaderRule) -> list[tuple[str, s
             f"{vocabulary.size:,} of {vocabulary.target_size:,} tokens, {done.coverage:.2%} of what was sampled, "
             f"chosen by export {vocabulary.since}",
         ),
-        (rule.trainer, effect_line(rule, done.lengths, manifest.max_length)),
+        (rule.trainer, effect_line(rule, done.lengths, manifest.max_length, done.served)),
         ("by text", by_text_line(done.by_text_changed, manifest.samples, manifest.by_evidence)),
         ("folder", str(done.out)),
         *(("note", note) for note in done.notes),

@@ -9,14 +9,21 @@ _UNPROVED: Final = ("counted", "canonical", "conflict")
 """Evidence by which ids are those of the text for want of others, so that no difference can show."""
 
 
-def effect_line(rule: LoaderRule, lengths: Sequence[SampleLength], max_length: int) -> str:
-    """Return one sentence: at the length in the command and, where that differs, at the trainer's own."""
-    effect = loader_effect(rule, lengths, max_length)
+def effect_line(rule: LoaderRule, lengths: Sequence[SampleLength], max_length: int, served: int | None = None) -> str:
+    """Return one sentence: at the length in the command and, where that differs, at the trainer's own.
+
+    Args:
+        rule: the loader's.
+        lengths: of every sample.
+        max_length: the limit of tokens in the command.
+        served: tokens of the longest sample that the trainer's server takes; None: any.
+    """
+    effect = loader_effect(rule, lengths, max_length, served)
     line = (
         f"its loader ({rule.version}) would change {effect.changed:,} of {effect.samples:,} samples at "
         f"{max_length:,} tokens{_parts(effect)}"
     )
-    default = loader_effect(rule, lengths, rule.default_length)
+    default = loader_effect(rule, lengths, rule.default_length, served)
     if max_length != rule.default_length:
         line += f"; {default.changed:,} at its default of {rule.default_length:,}{_parts(default)}"
     return line
@@ -28,14 +35,15 @@ def effect_object(
     max_length: int,
     by_text_changed: int,
     by_evidence: Mapping[str, int],
+    served: int | None = None,
 ) -> dict[str, Any]:
     """Return the same as JSON values."""
-    effect = loader_effect(rule, lengths, max_length)
+    effect = loader_effect(rule, lengths, max_length, served)
     return {
         "trainer": rule.trainer,
         "version": rule.version,
         **_figures(effect),
-        "at_default": _figures(loader_effect(rule, lengths, rule.default_length)),
+        "at_default": _figures(loader_effect(rule, lengths, rule.default_length, served)),
         "by_text_changed": by_text_changed,
         "by_text_unproved": _unproved(by_evidence),
     }

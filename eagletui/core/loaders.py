@@ -23,20 +23,32 @@ class LoaderRule:
     """The trainer's own limit of tokens, where none is set."""
     headroom: int = 0
     """Tokens of the limit that a sample cannot use."""
+    context_beyond: int = 0
+    """Tokens of the target's context that the trainer's server needs beyond the limit."""
     drops_last_loss: bool = False
     """The last position never counts for the loss."""
+    shifts: bool = False
+    """The first position is taken off before the cut, with its loss."""
     refuses_long: bool = False
     """One sample over the limit stops the loader; others cut it."""
 
 
-SPECFORGE_ONLINE: Final = LoaderRule("specforge", "0.2.0", 2048)
-"""`prepare_prompt_tasks`: cuts at `data.max_length`, drops what has no loss left."""
+SPECFORGE_ONLINE: Final = LoaderRule("specforge", "0.2.0", 2048, context_beyond=7)
+"""`prepare_prompt_tasks`: cuts at `data.max_length`, drops what has no loss left. SGLang is started with a context of
+`SGLANG_CAPTURE_CONTEXT_HEADROOM` more."""
 
 SPECFORGE_OFFLINE: Final = LoaderRule("specforge", "0.2.0", 2048, drops_last_loss=True)
 """`normalize_offline_sample`: cuts at `data.max_length` and zeroes the mask of the last position."""
 
-SPECULATORS: Final = LoaderRule("speculators", "0.9.0", 8192)
-"""`prepare-data` drops what has no loss within `--seq-length`; the sampler cuts at `--total-seq-len`."""
+SPECULATORS_PREPARE: Final = LoaderRule("speculators", "0.9.0", 8192, context_beyond=1)
+"""`prepare-data` cuts at `--seq-length` and drops what has no loss left; what it leaves, the training takes whole. Its
+vLLM generates one token behind a row."""
+
+SPECULATORS_OFFLINE: Final = LoaderRule("speculators", "0.9.0", 8192, shifts=True)
+"""`shift_batch` takes the first position off, then `CollateFn` cuts at `--total-seq-len`."""
+
+SPECULATORS_ONLINE: Final = LoaderRule("speculators", "0.9.0", 8192, shifts=True)
+"""The same over states that vLLM computes of a whole row: a row it has no room for is refused, however it is cut."""
 
 TORCHSPEC_CACHE: Final = LoaderRule("torchspec", "09aa71b1", 8192, headroom=7)
 """The cache is taken as it is, but SGLang cuts at its context length, `training.max_seq_length`, of which it keeps one
@@ -73,33 +85,52 @@ class LoaderEffect:
         return self.truncated + self.dropped + self.retokenized
 
 
-def loader_effect(rule: LoaderRule, lengths: Iterable[SampleLength], max_length: int) -> LoaderEffect:
+def loader_effect(
+    rule: LoaderRule, lengths: Iterable[SampleLength], max_length: int, served: int | None = None
+) -> LoaderEffect:
     """Compute what a loader would do.
 
     Args:
         rule: the loader's.
         lengths: of every sample.
         max_length: the limit of tokens that the trainer is started with.
+        served: tokens of the longest sample that the trainer's server takes whole; None: any.
     """
-    limit = max_length - rule.headroom
+    limit = max_length - rule.headroom + (1 if rule.shifts else 0)
     samples = truncated = dropped = 0
     for prompt, output in lengths:
         samples += 1
         kept = min(prompt + output, limit)
-        with_loss = kept - prompt - (1 if rule.drops_last_loss else 0)
+        with_loss = kept - max(prompt, 1 if rule.shifts else 0) - (1 if rule.drops_last_loss else 0)
         is_long = prompt + output > limit
-        if with_loss < 1 or (is_long and rule.refuses_long):
+        is_refused = served is not None and prompt + output > served
+        if with_loss < 1 or is_refused or (is_long and rule.refuses_long):
             dropped += 1
         elif is_long:
             truncated += 1
     return LoaderEffect(max_length, samples, truncated, dropped)
 
 
-def fitting_length(rule: LoaderRule, longest: int) -> int:
-    """Return the limit to start a trainer with so that nothing is cut: its own one, or more where that is too short.
+def largest_limit(rule: LoaderRule, context: int | None) -> int | None:
+    """Return the largest limit that a trainer can be started with; None: any.
+
+    Args:
+        rule: the loader's.
+        context: positions of the target as the trainer's server counts them; None: unknown, or no server.
+    """
+    return None if context is None else context - rule.context_beyond
+
+
+def fitting_length(rule: LoaderRule, longest: int, context: int | None = None) -> int:
+    """Return the limit to start a trainer with so that nothing is cut that the target has room for.
+
+    It is the trainer's own limit, or more where that is too short, and never more than its server starts with.
 
     Args:
         rule: the loader's.
         longest: tokens of the longest sample.
+        context: positions of the target as the trainer's server counts them; None: unknown, or no server.
     """
-    return max(rule.default_length, longest + rule.headroom)
+    wanted = max(rule.default_length, longest + rule.headroom)
+    largest = largest_limit(rule, context)
+    return wanted if largest is None else min(wanted, largest)

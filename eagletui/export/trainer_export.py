@@ -19,10 +19,10 @@ from eagletui.core.errors import InputError, RunError
 from eagletui.core.loaders import (
     SPECFORGE_OFFLINE,
     SPECFORGE_ONLINE,
-    SPECULATORS,
+    SPECULATORS_OFFLINE,
+    SPECULATORS_ONLINE,
     LoaderRule,
     SampleLength,
-    fitting_length,
 )
 from eagletui.core.row_order import VALIDATION_PERCENT, place_rows, unusual_split
 from eagletui.export import mapping, prepared, training
@@ -36,6 +36,7 @@ from eagletui.export.feature_files import (
     write_files,
 )
 from eagletui.export.gathered import Gathered, gathered_rows, ids_digest
+from eagletui.export.limits import Limits, trainer_limits
 from eagletui.export.replacement import Replacement
 from eagletui.export.trainer_folder import (
     JOURNAL,
@@ -92,7 +93,7 @@ class Asked:
     def rule(self) -> LoaderRule:
         """The loader that will read the folder."""
         if self.trainer == "speculators":
-            return SPECULATORS
+            return SPECULATORS_ONLINE if self.online else SPECULATORS_OFFLINE
         return SPECFORGE_ONLINE if self.online else SPECFORGE_OFFLINE
 
 
@@ -111,6 +112,8 @@ class TrainerExport:
     """Of all feature files."""
     lengths: tuple[SampleLength, ...]
     """Of every sample."""
+    served: int | None
+    """Tokens of the longest sample that the trainer's server takes; None: any."""
     by_text_changed: int
     """Samples whose ids would be others if their text were given to the trainer."""
     coverage: float
@@ -163,10 +166,10 @@ def _export(folder: RunFolder, out: Path, asked: Asked, reader: LedgerReader, ta
         placed = place_rows([row.placed for row in before], gathered.keys, percent, remove_gone=asked.remove_gone)
         rows = [_row(place.sample_key, place.part, place.since, gathered) for place in placed]
         vocabulary, facts = _vocabulary(out, asked, earlier, gathered, target, before, rows)
-        max_length = asked.max_length or fitting_length(asked.rule, gathered.longest)
-        commands = _commands(out, asked, target, vocabulary, max_length, rows)
+        limits = trainer_limits(asked.rule, asked.max_length, gathered.longest, target.checkpoint, online=asked.online)
+        commands = _commands(out, asked, target, vocabulary, limits, rows)
         manifest = _manifest(folder, reader, asked, target, gathered, rows, facts, percent)
-        manifest = replace(manifest, command=commands[-1], max_length=max_length)
+        manifest = replace(manifest, command=commands[-1], max_length=limits.max_length)
         if earlier is not None:
             _require_same(out, earlier, manifest)
         form, plan = None, None
@@ -182,13 +185,13 @@ def _export(folder: RunFolder, out: Path, asked: Asked, reader: LedgerReader, ta
             (out / prepared.STATE_FILE).unlink()
         if form is not None and plan is not None and places is not None:
             rows = write_files(out, form, plan, rows, places, folder.features_dir, gathered, asked.step)
-        _write_rest(out, asked, target, gathered, rows, vocabulary, max_length)
+        _write_rest(out, asked, target, gathered, rows, vocabulary, limits.max_length)
         write_rows(out, rows)
         (out / JOURNAL).unlink(missing_ok=True)
         manifest = replace(manifest, complete=True)
         write_trainer_manifest(out, manifest)
         kept = len({row.sample for row in rows} & {row.sample for row in before})
-        done = _told(out, asked, target, gathered, rows, kept, manifest, plan, vocabulary, commands)
+        done = _told(out, asked, target, gathered, rows, kept, manifest, plan, vocabulary, commands, limits)
         return replace(done, removed=len(before) - kept)
 
 
@@ -275,14 +278,21 @@ def _commands(
     asked: Asked,
     target: ExportTarget,
     vocabulary: DraftVocabulary,
-    max_length: int,
+    limits: Limits,
     rows: list[ExportedRow],
 ) -> list[str]:
     if asked.trainer == "specforge":
-        return training.specforge_commands(out, target.facts, max_length, online=asked.online)
+        return training.specforge_commands(out, target.facts, limits.max_length, online=asked.online)
     ratio = training.train_ratio(sum(row.part == "train" for row in rows), len(rows))
-    size = vocabulary.size
-    return training.speculators_commands(out, target.facts, target.name, size, max_length, ratio, online=asked.online)
+    return training.speculators_commands(
+        out,
+        target.facts,
+        target.name,
+        vocabulary.size,
+        limits.max_length,
+        ratio,
+        server_length=limits.server_length,
+    )
 
 
 def _manifest(
@@ -385,9 +395,12 @@ def _told(
     plan: FilePlan | None,
     vocabulary: DraftVocabulary,
     commands: list[str],
+    limits: Limits,
 ) -> TrainerExport:
     validation_rows = sum(row.part == "validation" for row in rows)
     unusual = unusual_split(len(rows), validation_rows, manifest.validation_percent)
+    lengths = tuple(gathered.lengths())
+    notes = training.notes(asked.trainer, target.name, target.checkpoint, len(rows), online=asked.online)
     return TrainerExport(
         out=out,
         manifest=manifest,
@@ -395,12 +408,10 @@ def _told(
         added=len(rows) - rows_before,
         files_written=0 if plan is None else len(plan.missing),
         bytes=sum(row.feature.bytes for row in rows if row.feature is not None),
-        lengths=tuple(gathered.lengths()),
+        lengths=lengths,
+        served=limits.served,
         by_text_changed=gathered.by_text_changed,
         coverage=vocabulary.coverage(gathered.counts),
         commands=tuple(commands),
-        notes=(
-            *training.notes(asked.trainer, target.name, target.checkpoint, len(rows), online=asked.online),
-            *(() if unusual is None else (unusual,)),
-        ),
+        notes=(*notes, *limits.notes(lengths), *(() if unusual is None else (unusual,))),
     )

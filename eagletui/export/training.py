@@ -48,7 +48,14 @@ def train_ratio(train_rows: int, rows: int) -> float:
 
 
 def speculators_commands(
-    out: Path, target: TargetFacts, model: str, vocabulary_size: int, max_length: int, ratio: float, *, online: bool
+    out: Path,
+    target: TargetFacts,
+    model: str,
+    vocabulary_size: int,
+    max_length: int,
+    ratio: float,
+    *,
+    server_length: int | None = None,
 ) -> list[str]:
     """Return what to run, in order: the target's server where the trainer has to ask it, then the training.
 
@@ -57,10 +64,11 @@ def speculators_commands(
         target: the target model.
         model: its name or path for the trainer.
         vocabulary_size: of the draft model, D.
-        max_length: tokens of a batch, at least those of the longest sample.
+        max_length: tokens of a batch.
         ratio: share of rows to train on.
-        online: the trainer asks a vLLM server for hidden states.
+        server_length: context of the vLLM server that the trainer asks for hidden states; None: it reads them here.
     """
+    online = server_length is not None
     training = [
         *("speculators", "train", "--verifier-name-or-path", model, "--data-path", str(out)),
         *("--speculator-type", "eagle3", "--target-layer-ids", *map(str, target.layers_entering)),
@@ -82,7 +90,7 @@ def speculators_commands(
         "kv_connector_extra_config": {"shared_storage_path": str(out / "generated")},
     }
     server = [
-        *("vllm", "serve", model, "--max-model-len", str(max_length + 1)),
+        *("vllm", "serve", model, "--max-model-len", str(server_length)),
         *("--no-enable-prefix-caching", "--no-enable-chunked-prefill"),
         *("--speculative_config", json.dumps(speculative), "--kv_transfer_config", json.dumps(transfer)),
     ]

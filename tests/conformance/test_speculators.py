@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from eagletui.core.loaders import SPECULATORS, SampleLength, loader_effect
+from eagletui.core.loaders import SPECULATORS_OFFLINE, SPECULATORS_PREPARE, SampleLength, loader_effect
 from tests.conformance.conftest import ROUNDING, apart
 from tests.export.exported_run import DRAFT_TOKENS, ExportedRun, add_samples, export, make_run, verify
 from tests.tiny_models import streams_of_transformers
@@ -143,12 +143,43 @@ def test_prepare_data_takes_the_ids_as_they_are(made: ExportedRun, tmp_path: Pat
     built = build_speculator_training_dataset(raw, processor, max_length=limit, num_proc=1)
     loaded = {tuple(row["input_ids"].tolist()) for row in built}
     lengths = [SampleLength(len(prompt or ()), len(output)) for prompt, output in made.samples.values()]
-    effect = loader_effect(SPECULATORS, lengths, limit)
+    effect = loader_effect(SPECULATORS_PREPARE, lengths, limit)
     assert len(lengths) - len(built) == effect.dropped
     assert len(loaded - _all_ids(made)) == effect.truncated
     assert printed["loaders"][1]["changed"] == 0
     if limit == 8192:
         assert loaded == _all_ids(made)
+
+
+@pytest.mark.parametrize("limit", [8192, 64, 63, 62, 33, 32, 21, 13, 8])
+def test_the_training_keeps_as_much_of_a_row_as_the_rule_says(speculators_export: tuple[Path, Any], limit: int) -> None:
+    from speculators.models.eagle3.data import shift_batch
+    from speculators.train.data import CollateFn
+
+    dataset = _dataset(speculators_export[0])
+    collate = CollateFn(limit, 64, 3, preprocess=shift_batch)
+    lengths, truncated, dropped = [], 0, 0
+    for index in range(len(dataset)):
+        row = dataset[index]
+        sampled = int(row["loss_mask"].sum())
+        lengths.append(SampleLength(len(row["input_ids"]) - sampled, sampled))
+        left = int(collate([row])["loss_mask"].sum())
+        dropped += left == 0
+        truncated += 0 < left < sampled
+    effect = loader_effect(SPECULATORS_OFFLINE, lengths, limit)
+    assert (effect.truncated, effect.dropped) == (truncated, dropped)
+
+
+def test_the_server_of_a_short_limit_takes_whole_rows_and_starts_within_the_models_positions(
+    made: ExportedRun, tmp_path: Path
+) -> None:
+    args = ("--online", "--model", str(made.model))
+    printed = export(made, "speculators", tmp_path / "out", *args, "--max-length", "33")
+    server = shlex.split(printed["commands"][0])
+    assert server[server.index("--max-model-len") + 1] == "65"  # the longest row has 64 tokens
+    assert (printed["loaders"][0]["truncated"], printed["loaders"][0]["dropped"]) == (2, 0)
+    free = shlex.split(export(made, "speculators", tmp_path / "free", *args)["commands"][0])
+    assert free[free.index("--max-model-len") + 1] == "1024"
 
 
 def test_ids_alone_make_the_same_dataset_without_states(made: ExportedRun, tmp_path: Path) -> None:

@@ -1,0 +1,79 @@
+"""Limits in the commands for a target whose context is shorter than a trainer's own limit, or than a sample."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from eagletui.cli.app import main
+from eagletui.core.loaders import SPECFORGE_OFFLINE, SPECFORGE_ONLINE, SPECULATORS_ONLINE, SampleLength
+from eagletui.export.limits import Limits, trainer_limits
+from eagletui.models.checkpoint import Checkpoint, read_checkpoint
+from tests.export.exported_run import ExportedRun, add_samples, export
+from tests.extract.small_run import create_run
+from tests.tiny_models import save_tiny_model
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> ExportedRun:
+    """Samples of 12 to 40 tokens of a target with 40 positions, no features."""
+    model = save_tiny_model(tmp_path / "model", "qwen3")
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 40}))
+    run = ExportedRun(create_run(tmp_path / "run", model), model, {})
+    add_samples(run, (12, 30, 36, 40), extracted=False)
+    return run
+
+
+@pytest.fixture
+def checkpoint(made: ExportedRun) -> Checkpoint:
+    return read_checkpoint(made.model)
+
+
+def test_specforges_server_starts_within_the_positions_and_what_is_cut_is_counted(
+    made: ExportedRun, tmp_path: Path
+) -> None:
+    printed = export(made, "specforge", tmp_path / "out", "--online")
+    config = json.loads((tmp_path / "out" / "specforge.json").read_text())
+    assert (config["model"]["sglang_context_length"], config["data"]["max_length"]) == (40, 33)
+    (effect,) = printed["loaders"]
+    assert (effect["truncated"], effect["dropped"]) == (2, 0)
+
+
+def test_a_limit_that_the_server_would_not_start_with_exits_2_and_writes_nothing(
+    made: ExportedRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(SystemExit) as end:
+        main(["export", str(made.run.path), "--to", "specforge", "--online", "--out", str(out), "--max-length", "34"])
+    assert end.value.code == 2
+    assert "--max-length: found 34, expected at most 33: the target has 40 positions" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_the_server_for_whole_rows_has_the_targets_positions_and_refused_rows_are_told(checkpoint: Checkpoint) -> None:
+    lengths = [SampleLength(4, total - 4) for total in (12, 30, 36, 40)]
+    limits = trainer_limits(SPECULATORS_ONLINE, None, 40, checkpoint, online=True)
+    assert limits == Limits(8192, 40)
+    (note,) = limits.notes(lengths)
+    assert note.startswith("1 of 4 samples are longer than the 39 tokens that vLLM takes of this target")
+    assert limits.notes(lengths[:3]) == ()
+    assert trainer_limits(SPECULATORS_ONLINE, 33, 36, checkpoint, online=True) == Limits(33, 37)
+
+
+def test_an_unknown_target_and_features_on_the_disk_know_no_positions(checkpoint: Checkpoint) -> None:
+    assert trainer_limits(SPECFORGE_ONLINE, None, 50, None, online=True) == Limits(2048, None)
+    assert trainer_limits(SPECFORGE_OFFLINE, 4000, 50, checkpoint, online=False) == Limits(4000, None)
+
+
+def test_the_commands_for_a_file_of_ids_fit_the_target(made: ExportedRun, tmp_path: Path) -> None:
+    printed = export(made, "jsonl", tmp_path / "out")
+    assert [(loader["max_length"], loader["changed"]) for loader in printed["loaders"]] == [(33, 2), (39, 1)]
+    prepare, server, train = printed["commands"]
+    assert "--seq-length 39 " in prepare
+    assert "--max-model-len 40 " in server
+    assert "--total-seq-len 39 " in train
+    shutil.rmtree(made.model)
+    unknown = export(made, "jsonl", tmp_path / "out")
+    assert [loader["max_length"] for loader in unknown["loaders"]] == [2048, 8192]
