@@ -1,13 +1,19 @@
 """How answers are drawn: `[sampling]`, what a data set changes of it, and what a row of a prompt file does."""
 
+import difflib
 import json
-from typing import Annotated
+from collections.abc import Collection
+from typing import Annotated, Final
 
 from pydantic import Field, model_validator
 
 from eagletui.config_values import Section
+from eagletui.core.errors import ConfigError
 
 Reasoning = Annotated[str, Field(pattern=r"^(default|off|minimal|low|medium|high|xhigh|max|[1-9][0-9]{0,6})$")]
+
+_NAMED: Final = 10
+"""So many data sets are listed where none has a similar name."""
 
 
 class SamplingOverride(Section):
@@ -49,6 +55,25 @@ class SamplingSection(Section):
     def longest(self) -> int:
         """The most output tokens of one answer, over all data sets."""
         return max(self.max_tokens, *(override.max_tokens or 0 for override in self.overrides.values()), 0)
+
+    def require_known(self, datasets: Collection[str]) -> None:
+        """Refuse sampling for a data set that no prompt is of, whose prompts would be drawn like all others.
+
+        Args:
+            datasets: names of those that the prompt files have.
+
+        Raises:
+            ConfigError: with the nearest name for each unknown one.
+        """
+        names = sorted(datasets)
+        lines = []
+        for unknown in [name for name in self.overrides if name not in datasets]:
+            near = difflib.get_close_matches(unknown, names, n=1, cutoff=0.4)
+            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+            hint = f"the nearest is {near[0]}" if near else f"they have {', '.join(names[:_NAMED])}{more}"
+            lines.append(f"[sampling.{unknown}]: found a data set that the prompt files do not have; {hint}")
+        if lines:
+            raise ConfigError("\n".join(lines))
 
     def drawn_for(self, dataset: str, row: str | None = None) -> "SamplingSection":
         """Return how an answer is drawn: `[sampling]`, with `[sampling.DATASET]` and the row's own over it.

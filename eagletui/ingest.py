@@ -70,6 +70,8 @@ class Census:
     """Samples per part of the run, by its number; empty for a run that is not in parts."""
     by_dataset: Counter[str] = field(default_factory=Counter)
     """Samples per data set that are asked here, in the order of first appearance."""
+    datasets: set[str] = field(default_factory=set)
+    """Names of all data sets in the files, whatever the limit leaves of them."""
     by_file: Counter[Path] = field(default_factory=Counter)
     """Samples per file that are asked here."""
     sha256: dict[Path, str] = field(default_factory=dict)
@@ -328,6 +330,7 @@ def _walk(
             if isinstance(record, Problem):
                 yield record
                 continue
+            counted.datasets.add(record.dataset)
             earlier = seen.first(record.key, Place(index, record.line, record.has_id))
             if earlier is not None and (earlier.given or record.has_id):
                 known = f'"{record.key}", which {section.path[earlier.file]}:{earlier.line} has too'

@@ -147,6 +147,7 @@ def make_plan(
         max_in_flight=config.pace.max_in_flight,
         free_bytes=_free_bytes(runs_folder),
     )
+    config.sampling.require_known(plan.census.datasets | plan.census.by_dataset.keys())
     _count(plan, config, tokenizer, _weights(config, endpoints), step)
     renew_outlook(plan, config, runs_folder)
     plan.ledger_bytes = plan.census.samples * LEDGER_SAMPLE_BYTES + plan.output_tokens_worst * LEDGER_TOKEN_BYTES

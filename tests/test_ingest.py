@@ -73,6 +73,7 @@ def test_several_files_come_in_order_with_figures_per_data_set(tmp_path: Path, l
     assert _keys(ledger) == ["g1", "g2", "7", "8"]
     assert dict(counted.by_dataset) == {"glaive": 3, "code": 1}
     assert (counted.prompts, counted.samples) == (4, 4)
+    assert take_census(_section(one, two, limit=1)).datasets == {"glaive", "code"}, "also what the limit leaves out"
 
 
 def test_answers_and_turns_multiply_and_name_the_samples(tmp_path: Path, ledger: Path) -> None:

@@ -74,6 +74,21 @@ def test_a_cap_below_one_request_is_refused_with_both_amounts(eagletui: Command,
     assert "raise [spend] cap_usd or lower [sampling] max_tokens" in reason
 
 
+def test_sampling_for_a_data_set_that_no_prompt_is_of_is_refused_by_plan_and_run_with_the_nearest_name(
+    eagletui: Command, make_config: MakeConfig, runs: Path
+) -> None:
+    config = make_config()
+    config.write_text(config.read_text() + "[sampling.promts]\nmax_tokens = 5\n[sampling.zzz]\nmax_tokens = 5\n")
+    for command in (("plan",), ("run", "--headless", "--limit", "1")):
+        ended = eagletui(*command, str(config))
+        assert ended.code == 2
+        assert (
+            "[sampling.promts]: found a data set that the prompt files do not have; the nearest is promp" in ended.err
+        )
+        assert "[sampling.zzz]: found a data set that the prompt files do not have; they have prompts" in ended.err
+        assert not list(runs.glob("*"))
+
+
 def test_wrong_prompts_are_a_refusal_in_json_too(eagletui: Command, make_config: MakeConfig) -> None:
     config = make_config()
     (config.parent / "prompts.jsonl").write_text("{}\n")

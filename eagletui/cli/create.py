@@ -101,6 +101,7 @@ def create_run(config: RunConfig) -> tuple[RunFolder, Census]:
         )
         with LedgerWriter(stage.ledger_path) as writer:
             counted = ingest(config.prompts, writer, part, canaries_of(config))
+            config.sampling.require_known(counted.datasets | counted.by_dataset.keys())
             if part is not None:
                 _refuse_empty(part, counted)
                 writer.set_stop_at(part.share(usd_to_pico(config.spend.stop_at_usd), counted.by_part))
