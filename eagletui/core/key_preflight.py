@@ -26,6 +26,7 @@ CRYPTO_FEE_PERCENT: Final = "5"
 """Of a purchase of credits (https://openrouter.ai/docs/faq); no request's cost contains it."""
 COMFORT_PICO: Final = 10 * PICO
 """Near the end of a balance the router checks more strictly, and refuses what would fit."""
+_STEP: Final = PICO // 10_000
 FAR_ABOVE: Final = 2
 """A limit of more than twice the cap does not stand behind it."""
 
@@ -123,6 +124,11 @@ def _cents(pico: int) -> str:
     return limit_text(pico) if abs(pico) < PICO // 100 else format_usd(pico, 2)
 
 
+def _no_more_than(pico: int) -> str:
+    """Show an amount rounded down, because of what is left no more can be spent."""
+    return limit_text(pico // _STEP * _STEP)
+
+
 def _inspect_limit(key: KeyFacts, needs: RunNeeds, found: Preflight) -> None:
     wanted = limit_text(needs.cap_pico).replace(",", "")
     if key.limit_pico is None:
@@ -146,10 +152,11 @@ def _inspect_limit(key: KeyFacts, needs: RunNeeds, found: Preflight) -> None:
             f"{format_usd(needs.largest_hold_pico, 6)}: raise its limit {needs.keys_at}."
         )
     elif remaining < needs.still_pico:
+        cap = _no_more_than(needs.spent_pico + remaining).removeprefix("$").replace(",", "")
         found.notes.append(
-            f"The key has {format_usd(remaining)} left of its limit, and the run may commit "
-            f"{format_usd(needs.still_pico)}: it would pause with key_limit. Raise the limit {needs.keys_at}, or start "
-            f"with --cap {_cents(needs.spent_pico + remaining).removeprefix('$').replace(',', '')}."
+            f"The key has {_no_more_than(remaining)} left of its limit, and the run may commit "
+            f"{format_usd(needs.still_pico)}: it would pause with key_limit. Raise the limit {needs.keys_at}"
+            f"{f', or start with --cap {cap}' if remaining >= _STEP else ''}."
         )
     elif remaining > FAR_ABOVE * max(needs.still_pico, PICO):
         found.notes.append(

@@ -56,8 +56,20 @@ def test_an_unlimited_key_that_was_allowed_is_named() -> None:
 def test_a_limit_below_the_cap_names_both_ways_out() -> None:
     refusals, notes = inspect_key(key(150, 40), NEEDS, NOW)
     assert refusals == []
-    assert "has $40.0000 left of its limit, and the run may commit $120.0000" in notes[0]
+    assert "has $40.00 left of its limit, and the run may commit $120.0000" in notes[0]
     assert f"Raise the limit at {KEYS_PAGE}, or start with --cap 40.00." in notes[0]
+
+
+def test_a_cap_that_is_advised_is_never_more_than_what_the_key_has_left() -> None:
+    left = 36_397_200_000
+    needs = RunNeeds("b3", 40_000_000_000, spent_pico=0)
+    (note,) = inspect_key(KeyFacts(PICO, left), needs, NOW).notes
+    assert "The key has $0.0363 left of its limit, and the run may commit $0.0400" in note
+    assert note.endswith("or start with --cap 0.0363.")
+    (spent,) = inspect_key(KeyFacts(PICO, left), RunNeeds("b3", PICO, spent_pico=PICO // 2), NOW).notes
+    assert spent.endswith("or start with --cap 0.5363."), "the cap covers what is spent"
+    (gone,) = inspect_key(KeyFacts(PICO, 0), needs, NOW).notes
+    assert gone.endswith(f"Raise the limit at {KEYS_PAGE}.")
 
 
 def test_what_the_run_spent_already_is_not_asked_of_the_key_again() -> None:
