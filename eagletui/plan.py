@@ -14,12 +14,13 @@ from eagletui.core.features import Stored, folder_bytes
 from eagletui.core.forecast import Share
 from eagletui.core.money import PICO, Price, format_usd, hold_bound, prompt_bound, usd_to_pico
 from eagletui.core.quantization import differing
+from eagletui.engine.fitness import fits, needs_for, why_none
 from eagletui.engine.market import Market
 from eagletui.engine.pace import RAMP_PER_S, START_LIMIT, manner
 from eagletui.ingest import Census, canaries_of, chosen_prompts, take_census
 from eagletui.models.identity import stored_hidden_size, stored_quantization, weight_files
 from eagletui.outlook import Outlook, Rates, learn, look_ahead
-from eagletui.providers.base import Endpoint
+from eagletui.providers.base import Endpoint, Sampling
 from eagletui.run_ids import template_kwargs
 from eagletui.tokens.formats import load_format
 from eagletui.tokens.load import Tokenizer, load_tokenizer
@@ -62,6 +63,10 @@ class Plan:
     endpoints: tuple[Endpoint, ...]
     census: Census
     by_dataset: dict[str, DatasetPlan] = field(default_factory=dict)
+    nowhere: int = 0
+    """Samples that no endpoint can be asked for; they are in the census and in no other figure."""
+    why_nowhere: str = ""
+    """Of the first of them."""
     held_pico: float = 0.0
     """Sum of the bounds at the endpoints as they will be used: what a mean request reserves, times the samples."""
     outlook: Outlook | None = None
@@ -91,6 +96,11 @@ class Plan:
     """What to know, one sentence each."""
 
     @property
+    def samples(self) -> int:
+        """Answers to buy: those that some endpoint can be asked for."""
+        return self.census.samples - self.nowhere
+
+    @property
     def prompt_tokens(self) -> int:
         """Over all samples."""
         return sum(share.prompt_tokens for share in self.by_dataset.values())
@@ -103,7 +113,7 @@ class Plan:
     @property
     def full_pace_cap_pico(self) -> int:
         """The cap that lets `max_in_flight` requests run until stop-at is reached."""
-        return self.stop_at_pico + min(self.max_in_flight, self.census.samples) * self.largest_hold_pico
+        return self.stop_at_pico + min(self.max_in_flight, self.samples) * self.largest_hold_pico
 
     @property
     def in_flight_near_stop_at(self) -> int | None:
@@ -115,10 +125,10 @@ class Plan:
     @property
     def overshoot(self) -> Overshoot | None:
         """What may be settled beyond stop-at; None where nothing can, or the likely course is not known."""
-        requests = min(self.in_flight_near_stop_at or 0, self.census.samples)
+        requests = min(self.in_flight_near_stop_at or 0, self.samples)
         if not requests or self.outlook is None:
             return None
-        likely_pico = round(self.outlook.dollars_pico.likely / self.census.samples * requests)
+        likely_pico = round(self.outlook.dollars_pico.likely / self.samples * requests)
         most_pico = requests * self.largest_hold_pico
         return Overshoot(requests, min(likely_pico, most_pico), most_pico)
 
@@ -150,7 +160,7 @@ def make_plan(
     config.sampling.require_known(plan.census.datasets | plan.census.by_dataset.keys())
     _count(plan, config, tokenizer, _weights(config, endpoints), step)
     renew_outlook(plan, config, runs_folder)
-    plan.ledger_bytes = plan.census.samples * LEDGER_SAMPLE_BYTES + plan.output_tokens_worst * LEDGER_TOKEN_BYTES
+    plan.ledger_bytes = plan.samples * LEDGER_SAMPLE_BYTES + plan.output_tokens_worst * LEDGER_TOKEN_BYTES
     # `auto` is decided when the model loads: the wider type bounds from above, the shorter one from below.
     plan.features_bytes = _features_bytes(config, plan.prompt_tokens + plan.output_tokens_worst, auto="float32")
     plan.features_least_bytes = _features_bytes(config, plan.prompt_tokens, auto="bfloat16") or 0
@@ -190,7 +200,7 @@ def _outlook(plan: Plan, config: RunConfig, weights: Mapping[str, float], runs_f
         in_flight=plan.max_in_flight,
         start=int(START_LIMIT) * len(plan.endpoints),
         ramp_per_s=RAMP_PER_S,
-        mean_hold_pico=plan.held_pico / max(1, plan.census.samples),
+        mean_hold_pico=plan.held_pico / max(1, plan.samples),
         cap_pico=plan.cap_pico,
         stop_at_pico=plan.stop_at_pico,
         streams=any(manner(endpoint, config.pace.stream).stream for endpoint in plan.endpoints),
@@ -203,9 +213,12 @@ def _count(
     fmt = load_format(config.model.format)
     counted = 0
     for chosen in chosen_prompts(config.prompts, canaries_of(config)):
-        share = plan.by_dataset.setdefault(chosen.record.dataset, DatasetPlan())
         sampling = config.sampling.drawn_for(chosen.record.dataset, chosen.record.prompt.sampling_json)
         kwargs, max_tokens = template_kwargs(config, fmt, sampling.reasoning), sampling.max_tokens
+        drawn = Sampling(
+            sampling.temperature, sampling.top_p, sampling.top_k, 0 if sampling.seed else None, sampling.reasoning
+        )
+        is_lost = False
         for earlier, turn in enumerate(chosen.turns):
             prompt = until_turn(chosen.record.prompt, turn)
             tokens = len(render_prompt(prompt, tokenizer, fmt, kwargs).ids)
@@ -215,6 +228,14 @@ def _count(
             hold = max(holds.values(), default=0)
             plan.longest_prompt = max(plan.longest_prompt, tokens)
             plan.longest_whole = max(plan.longest_whole, tokens + max_tokens)
+            needs = needs_for(prompt, drawn, tokens, max_tokens)
+            if is_lost or (plan.endpoints and not any(fits(endpoint, needs) for endpoint in plan.endpoints)):
+                # Turns after one that nobody can be asked for are not asked either.
+                is_lost = True
+                plan.nowhere += chosen.answers
+                plan.why_nowhere = plan.why_nowhere or why_none({e.tag: e for e in plan.endpoints}, needs)
+                continue
+            share = plan.by_dataset.setdefault(chosen.record.dataset, DatasetPlan())
             share.samples += chosen.answers
             share.max_tokens = max(share.max_tokens, max_tokens)
             plan.held_pico += chosen.answers * sum(weights[tag] * pico for tag, pico in holds.items())
@@ -313,6 +334,12 @@ def _endpoint_notes(plan: Plan) -> list[str]:
 
 def _refusals(plan: Plan, config: RunConfig) -> list[str]:
     found = []
+    if plan.nowhere:
+        found.append(
+            f"{plan.nowhere:,} of {plan.census.samples:,} samples can be asked nowhere and are in no other figure. "
+            f"{plan.why_nowhere} Lower [sampling] max_tokens, allow more endpoints in [provider], or leave such "
+            "prompts out: in a run they fail, unbought, and the others are asked."
+        )
     if plan.largest_hold_pico > plan.cap_pico:
         found.append(
             f"The cap of {format_usd(plan.cap_pico)} cannot hold one request of at most "

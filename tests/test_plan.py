@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from eagletui.cli import key_check
+from eagletui.cli import plan as cli_plan
 from eagletui.cli.create import read_config
 from eagletui.cli.key_check import require_key
 from eagletui.config import load_config
 from eagletui.core.errors import ConfigError
-from eagletui.core.money import FREE, usd_to_pico
+from eagletui.core.money import FREE, Price, usd_to_pico
 from eagletui.embedded.data import tokenizer_dir
 from eagletui.plan import make_plan
 from eagletui.providers.base import Endpoint
@@ -150,6 +151,33 @@ def test_an_endpoint_that_will_refuse_long_prompts_or_is_not_well_is_named(
         f"narrow takes prompts of at most {_prompt_tokens() - 1} tokens",
         "ill is degraded now: the router gives it the status -2.",
     ]
+
+
+def test_samples_that_fit_no_endpoint_are_in_the_way_and_in_no_other_figure(
+    make_config: MakeConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = make_config(prompts=2)
+    prompts = config.parent / "prompts.jsonl"
+    fitting = _endpoint(
+        tag="short", context_tokens=_prompt_tokens() + 96, price=Price(Decimal(0), Decimal("0.000002"), Decimal(0))
+    )
+    plan = make_plan(read_config(str(config)), [fitting], tmp_path)
+    prompts.write_text(prompts.read_text() + json.dumps({"prompt": "long " * 200}) + "\n")
+    more = make_plan(read_config(str(config)), [fitting], tmp_path)
+    assert (more.samples, more.nowhere, more.worst_case_pico) == (2, 1, plan.worst_case_pico)
+    assert (more.by_dataset, more.largest_hold_pico) == (plan.by_dataset, plan.largest_hold_pico)
+    (refusal,) = more.refusals
+    assert refusal.startswith(
+        "1 of 3 samples can be asked nowhere and are in no other figure. No endpoint can be asked"
+    )
+    assert "short has a context of " in refusal
+    cli_plan._print(more)
+    shown = capsys.readouterr().out
+    assert "samples        2 of 3 from 3 prompts; the others can be asked nowhere" in shown
+    assert "nothing is in the way" not in shown
+    none = make_plan(read_config(str(config)), [_endpoint(tag="tiny", context_tokens=96)], tmp_path)
+    assert (none.samples, none.worst_case_pico, none.by_dataset) == (0, 0, {})
+    assert none.refusals[0].startswith("3 of 3 samples can be asked nowhere")
 
 
 def test_features_are_sized_from_the_models_own_config(make_config: MakeConfig, tmp_path: Path) -> None:

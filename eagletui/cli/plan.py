@@ -88,7 +88,8 @@ def plan_object(plan: "Plan") -> dict[str, Any]:
         "run": plan.run,
         "refusals": plan.refusals,
         "notes": plan.notes,
-        "samples": plan.census.samples,
+        "samples": plan.samples,
+        "asked_nowhere": plan.nowhere,
         "by_dataset": {
             name: {
                 "samples": share.samples,
@@ -267,7 +268,7 @@ def _print(plan: "Plan") -> None:
     features = "unknown" if plan.features_bytes is None else bytes_text(plan.features_bytes)
     print_pairs(
         [
-            ("samples", f"{plan.census.samples:,} from {counted(plan.census.prompts, 'prompt')}"),
+            ("samples", _samples(plan)),
             *_likely(plan),
             *(_money(plan) if plan.endpoints else [("money", "unknown: no endpoint told its price")]),
             (
@@ -283,6 +284,13 @@ def _print(plan: "Plan") -> None:
         print(f"refused: {refusal}")
     if not plan.refusals:
         print("\nnothing is in the way")
+
+
+def _samples(plan: "Plan") -> str:
+    prompts = counted(plan.census.prompts, "prompt")
+    if not plan.nowhere:
+        return f"{plan.samples:,} from {prompts}"
+    return f"{plan.samples:,} of {plan.census.samples:,} from {prompts}; the others can be asked nowhere"
 
 
 def _print_endpoints(plan: "Plan") -> None:
@@ -322,8 +330,8 @@ def _likely(plan: "Plan") -> list[tuple[str, str]]:
     learned = f"learned from {answers} of {', '.join(outlook.learned_from)}" if outlook.learned_from else ASSUMED
     finish, full = outlook.finish, outlook.full_pace
     under = f"{duration_text(finish.seconds)} under this cap"
-    if finish.answered < plan.census.samples:
-        under += f", then {finish.answered:,} of {plan.census.samples:,} samples are answered and a limit is reached"
+    if finish.answered < plan.samples:
+        under += f", then {finish.answered:,} of {plan.samples:,} samples are answered and a limit is reached"
     elif finish.limited_by == "cap":
         under += f", {duration_text(full.seconds)} if it did not bind"
     return [

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from eagletui.core.chat import Prompt
 from eagletui.engine.answers import ReadySample
-from eagletui.providers.base import Endpoint
+from eagletui.providers.base import Endpoint, Sampling
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,15 +20,19 @@ class Needs:
 
 
 def needs_of(ready: ReadySample) -> Needs:
-    """Return what a sample's request asks of an endpoint.
+    """Return what a sample's request asks of an endpoint."""
+    prompt_tokens = None if ready.prompt_ids is None else len(ready.prompt_ids)
+    return needs_for(ready.sample.prompt, ready.sampling, prompt_tokens, ready.max_tokens)
+
+
+def needs_for(prompt: Prompt, sampling: Sampling, prompt_tokens: int | None, max_tokens: int) -> Needs:
+    """Return what a request asks of an endpoint.
 
     Tools are among it: no router refuses them for an endpoint that does not list them, which then answers, and bills,
     as if there were none.
     """
-    tools = {"tools"} if ready.sample.prompt.tools_json is not None else set()
-    return Needs(
-        ready.sampling.parameters | tools, None if ready.prompt_ids is None else len(ready.prompt_ids), ready.max_tokens
-    )
+    tools = {"tools"} if prompt.tools_json is not None else set()
+    return Needs(sampling.parameters | tools, prompt_tokens, max_tokens)
 
 
 def lacks(endpoint: Endpoint, needs: Needs) -> frozenset[str]:
