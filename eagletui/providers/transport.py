@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import functools
 import json
+import re
 import ssl
 import time
 from collections.abc import Iterator
@@ -42,6 +43,8 @@ GET_BYTES: Final = 32 * 2**20
 """The largest list of models or endpoints is a tenth of this."""
 SECRET_CHARACTERS: Final = 12
 """A shorter key is a word such as EMPTY, which an answer may hold; it is left in bodies."""
+WORD_CHARACTERS: Final = 8
+"""A shorter key may be part of any word, so that in what is told to people it goes only where it stands as a key."""
 KNOWN_CHARACTERS: Final = 9
 """Of the beginning of a key that a text was cut in, so many may stand: `sk-or-v1-` is on every key."""
 
@@ -285,7 +288,10 @@ class HttpTransport:
             text: as it came, before it is cut; where it ends in the beginning of the key, that goes as well.
         """
         for key in self._keys:
-            text = _without_start(text.replace(key, "[key]"), key, "[key]")
+            if len(key) < WORD_CHARACTERS:
+                text = _as_a_key(key).sub(r"\1[key]", text)
+            else:
+                text = _without_start(text.replace(key, "[key]"), key, "[key]")
         return text
 
 
@@ -415,6 +421,13 @@ class Receiver:
             ended_at=time.monotonic(),
             cut=cut,
         )
+
+
+@functools.cache
+def _as_a_key(key: str) -> re.Pattern[str]:
+    """Find a key where a text says that it is one: behind `Bearer`, or as the value of a key, a token or the header."""
+    named = r"(\bbearer\s+|(?:authorization|token|key(?: provided)?)[\"']?\s*[:=]\s*(?:bearer\s+)?[\"']?)"
+    return re.compile(rf"{named}{re.escape(key)}(?!\w)", re.IGNORECASE)
 
 
 def _without_start(text: AnyStr, secret: AnyStr, mark: AnyStr) -> AnyStr:

@@ -403,6 +403,25 @@ async def test_a_key_repeated_by_the_server_is_not_repeated_by_us() -> None:
     assert "[key]" in failure.detail
 
 
+async def test_a_key_as_short_as_a_word_goes_where_it_stands_as_a_key_and_stays_inside_words() -> None:
+    async def act(exchange: Exchange) -> None:
+        assert "authorization: bearer any" in exchange.head.lower()
+        words = (
+            "Too many requests with any key. Authorization: Bearer any; api_key='any', incorrect API key provided: any."
+        )
+        await exchange.reply(429, words.encode())
+
+    async with scripted_server(act) as server:
+        transport = HttpTransport(server.base_url, key="any", timeouts=TIMEOUTS, headers={})
+        with pytest.raises(ProviderFailure) as caught:
+            await transport.post("/chat", b"{}", stream=False, limit_bytes=LIMIT, on_headers=_ignore)
+        await transport.aclose()
+    assert caught.value.detail == (
+        "HTTP 429: Too many requests with any key. Authorization: Bearer [key]; api_key='[key]', "
+        "incorrect API key provided: [key]."
+    )
+
+
 LONG_KEY = "sk-or-v1-" + "0123456789abcdef" * 4
 
 
