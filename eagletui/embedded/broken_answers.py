@@ -15,6 +15,7 @@ from aiohttp import web
 from eagletui.embedded import wire
 from eagletui.embedded.backend import Answer
 from eagletui.embedded.exchange import Exchange, Pieces
+from eagletui.embedded.market import MODEL_SLUG
 
 _EDGE_PAGE: Final = (
     b"<!DOCTYPE html><html><head><title>Bad gateway</title></head><body>\x1b[31mcloudflare</body></html>"
@@ -275,6 +276,20 @@ async def _ended_as(exchange: Exchange, finish: str, content: str | None, after_
     pieces = exchange.pieces(answer, row)
     said = exchange.shaper.finish_chunk(answer, finish)
     return await exchange.send_events(replace(pieces, deltas=() if content == "" else pieces.deltas, finish=said))
+
+
+async def other_model(exchange: Exchange, *, model: str = "huggingfacetb/smollm2-360m-instruct") -> web.StreamResponse:
+    """Answer whole from another model than the one asked, as the reply itself says."""
+    answer, row = await exchange.answer_and_bill()
+    if not exchange.ask.stream:
+        return await exchange.send_json(200, exchange.shaper.body(answer, row) | {"model": model}, whole=True)
+
+    def renamed(event: bytes) -> bytes:
+        return event.replace(wire.encode(MODEL_SLUG), wire.encode(model))
+
+    pieces = exchange.pieces(answer, row)
+    deltas = tuple(map(renamed, pieces.deltas))
+    return await exchange.send_events(Pieces(deltas, renamed(pieces.finish), renamed(pieces.usage)))
 
 
 async def _deliver(exchange: Exchange, answer: Answer, row: Any, pieces: Pieces) -> web.StreamResponse:

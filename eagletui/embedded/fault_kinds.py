@@ -40,6 +40,7 @@ KINDS: Final[Mapping[str, FaultKind]] = {
             broken_answers.nan_logprobs,
             broken_answers.empty_answer,
             broken_answers.content_filter,
+            broken_answers.other_model,
             odd_bills.no_usage,
             odd_bills.no_cost,
             odd_bills.usage_only_chunk,

@@ -61,6 +61,7 @@ STREAMED: tuple[Case, ...] = (
     Case("nan_logprobs", "settled", None),
     Case("empty_answer", "settled", None, evidence="counted", usability="unusable"),
     Case("content_filter", "settled", None, usability="unusable"),
+    Case("other_model", "settled", None, "quarantined", usability="model_suspect"),
     Case("no_usage", "settled", None),
     Case("no_cost", "settled", None),
     Case("usage_only_chunk", "settled", None),
