@@ -162,7 +162,7 @@ def _attend_by_segment(
             strict=True,
         )
     ]
-    return torch.cat(parts, dim=1), None
+    return (parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)), None
 
 
 def _attend_at_once(

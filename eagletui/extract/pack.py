@@ -11,7 +11,8 @@ def plan_packs(lengths: Sequence[int], budget_tokens: int) -> tuple[tuple[int, .
         budget_tokens: a row's limit; a longer sample gets a row of its own.
 
     Returns:
-        indices into `lengths`, each once; ascending within a row, rows in the order of their first index.
+        indices into `lengths`, each once; ascending within a row. The row of the longest sample comes first, while
+        nothing of another row is held: it needs the most memory.
     """
     rows: list[list[int]] = []
     room: list[int] = []
@@ -24,4 +25,4 @@ def plan_packs(lengths: Sequence[int], budget_tokens: int) -> tuple[tuple[int, .
         else:
             rows[row].append(index)
             room[row] -= length
-    return tuple(sorted(tuple(sorted(row)) for row in rows))
+    return tuple(tuple(sorted(row)) for row in rows)

@@ -11,5 +11,5 @@ def test_every_sample_is_in_one_row_and_no_shared_row_passes_the_budget(lengths:
     assert all(len(pack) == 1 or sum(lengths[index] for index in pack) <= budget for pack in packs)
 
 
-def test_short_samples_fill_the_room_beside_long_ones() -> None:
-    assert plan_packs([90, 10, 60, 40, 500], 100) == ((0, 1), (2, 3), (4,))
+def test_short_samples_fill_the_room_beside_long_ones_and_the_longest_comes_first() -> None:
+    assert plan_packs([90, 10, 60, 40, 500], 100) == ((4,), (0, 1), (2, 3))

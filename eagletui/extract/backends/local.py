@@ -79,8 +79,7 @@ class LocalBackend:
         under_way: _UnderWay = deque()
         left: Sequence[int] = range(len(ids))
         while left:
-            plan = plan_packs([len(ids[index]) for index in left], self._budget())
-            packs = [[left[place] for place in places] for places in plan]
+            packs = [[left[place] for place in places] for places in self._plan([len(ids[index]) for index in left])]
             left = ()
             for number, pack in enumerate(packs):
                 if not go_on():
@@ -103,8 +102,11 @@ class LocalBackend:
         while under_way:
             yield from _taken(samples, *under_way.popleft())
 
-    def _budget(self) -> int:
-        return self.capture.budget_tokens if self.mode == "packed" else 1
+    def _plan(self, lengths: Sequence[int]) -> Sequence[Sequence[int]]:
+        """Choose which samples share forwards; alone they run in their own order."""
+        if self.mode == "packed":
+            return plan_packs(lengths, self.capture.budget_tokens)
+        return [(place,) for place in range(len(lengths))]
 
     def _launch(self, under_way: "_UnderWay", pack: list[int], ids: list[torch.Tensor]) -> str | None:
         """Launch a forward and put it into the queue, or tell why it does not fit into the device."""
