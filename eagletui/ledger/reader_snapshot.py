@@ -29,7 +29,7 @@ from eagletui.ledger.snapshot import (
 _RATE_WINDOW_S: Final = 60
 _RATE_FRESH_S: Final = 10
 _THROTTLE_WINDOW_S: Final = 60.0
-_THROTTLE_ATTEMPTS: Final = 5_000
+_THROTTLE_ATTEMPTS: Final = 2_000
 """The newest ones; there is no index by time, and a rate needs no more."""
 _LATENCY_SAMPLES: Final = 500
 _FINDINGS: Final = 100

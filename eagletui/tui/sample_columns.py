@@ -1,6 +1,7 @@
 """The columns of the samples browser."""
 
 from collections.abc import Callable
+from typing import Final
 
 from eagletui.core.fidelity import PROVED
 from eagletui.ledger.rows import SampleRow
@@ -8,6 +9,9 @@ from eagletui.tui import figures
 from eagletui.tui.theme import Glyphs
 from eagletui.tui.widgets.ledger_table import Column
 from eagletui.tui.widgets.safe_text import Piece
+
+_WORDS: Final = {"in_flight": "in flight", "quarantined": "set aside"}
+"""For states whose own names are not those of the screens."""
 
 
 def sample_columns(glyphs: Callable[[], Glyphs]) -> tuple[Column[SampleRow], ...]:
@@ -38,8 +42,10 @@ def _state(row: SampleRow, glyphs: Glyphs) -> Piece:
         "refused": (glyphs.failed, "bold $error"),
         "quarantined": (glyphs.warning, "$warning"),
     }
-    mark, tone = marks.get(row.state, (glyphs.done if row.extracted else glyphs.running, ""))
-    return (f"{mark} {'extracted' if row.extracted else row.state.replace('_', ' ')}", tone)
+    if row.state in marks:
+        mark, tone = marks[row.state]
+        return (f"{mark} {_WORDS.get(row.state, row.state)}", tone)
+    return f"{glyphs.done} extracted" if row.extracted else f"{glyphs.running} {row.state}"
 
 
 def _evidence(row: SampleRow) -> Piece:

@@ -61,19 +61,23 @@ class Listed:
     marked: int
 
 
-def listed_pieces(wanted: SampleFilter, listed: Listed) -> list[Piece]:
-    """Say what is listed, in what order, and how many of how many."""
+def listed_pieces(wanted: SampleFilter, listed: Listed, *, wide: bool) -> list[Piece]:
+    """Say what is listed, in what order, and how many of how many.
+
+    Args:
+        wanted: the filter.
+        listed: what there is of it.
+        wide: the terminal has 100 columns; else what a search has found takes the place of preset and sort.
+    """
     order = f"{wanted.sort}{' desc' if wanted.reverse else ''}"
     count = f"{listed.found:,} of {listed.samples:,}"
     if listed.looked_at is not None:
         count = f"{listed.found:,} in {listed.looked_at:,} of {listed.samples:,} looked at"
-    pieces: list[Piece] = []
-    for key, label, value in (
-        ("/ ", "filter ", write_filter(wanted) or "none"),
-        ("   f ", "preset ", preset_name(wanted)),
-        ("   s ", "sort ", order),
-    ):
-        pieces += [(key, "bold $primary"), (label, "$quiet"), value]
+    label = "filter " if wide else ""
+    pieces: list[Piece] = [("/ ", "bold $primary"), (label, "$quiet"), write_filter(wanted) or "none"]
+    if wide or listed.looked_at is None:
+        for key, name, value in (("f", "preset ", preset_name(wanted)), ("s", "sort ", order)):
+            pieces += [(f"   {key} ", "bold $primary"), (name, "$quiet"), value]
     pieces.append(f"   {count}")
     if listed.new > 0:
         pieces.append(f"   +{listed.new:,} new, R reads them")

@@ -290,3 +290,12 @@ async def test_a_search_says_in_how_many_samples_it_has_looked_and_ends_on_escap
         await screens.settle()
         assert "20 in 20 of 60 looked at   search ended early" in screens.text
         assert "s-000000" in cursor_line(screens)
+
+
+async def test_an_answer_that_is_set_aside_says_so_though_it_was_extracted(busy: Built) -> None:
+    with busy.writer() as writer:
+        writer.quarantine("embedded/stream")
+    async with opened(busy, NARROW) as screens:
+        await screens.press("2", "space")
+        assert "s-000000     ▲ set aside " in screens.text
+        assert "/ none   f preset all   s sort id   60 of 60   1 marked" in screens.text

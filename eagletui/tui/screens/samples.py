@@ -207,7 +207,7 @@ class SamplesScreen(FramedScreen):
             is_searching=self._is_searching,
             marked=len(self._marked),
         )
-        pieces = listed_pieces(self._wanted, listed)
+        pieces = listed_pieces(self._wanted, listed, wide=self.app.size.width >= 100)
         self.query_one("#filter-line", SafeText).show(styled(*pieces, ascii_=is_ascii(self.app)))
 
     def on_ledger_table_moved(self, message: LedgerTable.Moved) -> None:
