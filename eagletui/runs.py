@@ -132,7 +132,7 @@ def list_runs() -> list[RunFolder]:
 
 
 def find(run: str) -> RunFolder:
-    """Find a run by its name, its folder or its ledger file.
+    """Find a run by its name, its folder or its ledger file; what has a slash in it is a folder first.
 
     Raises:
         RunError: there is none; the message names runs of similar names.
@@ -140,7 +140,8 @@ def find(run: str) -> RunFolder:
     given = Path(run).expanduser().resolve()
     if given.name == RunFolder(given.parent).ledger_path.name and given.is_file():
         return RunFolder(given.parent)
-    for folder in (RunFolder(runs_root() / run), RunFolder(given)):
+    here, there = RunFolder(runs_root() / run), RunFolder(given)
+    for folder in (there, here) if os.sep in run else (here, there):
         if run and folder.ledger_path.is_file():
             return folder
     names = [folder.name for folder in list_runs()]

@@ -99,6 +99,17 @@ def test_a_name_inside_the_runs_wins_over_a_folder_of_the_same_name(
     assert runs.find("demo") == folder
 
 
+def test_a_path_is_the_folder_it_leads_to_and_not_one_below_the_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _make("demo")
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "demo").mkdir(parents=True)
+    (elsewhere / "demo" / "ledger.sqlite").touch()
+    monkeypatch.chdir(elsewhere)
+    assert runs.find("./demo").path == (elsewhere / "demo").resolve()
+
+
 def test_an_unknown_run_is_answered_with_near_names() -> None:
     with pytest.raises(RunError, match=r"No run named 'demo'\. There are no runs in .*EAGLETUI_RUNS"):
         runs.find("demo")

@@ -35,13 +35,15 @@ TOKENIZER_FILES: Final = (
 
 
 def read_config(given: str) -> RunConfig:
-    """Read a config file, or the frozen config of an existing run by its name.
+    """Read a config file, or the frozen config of an existing run.
 
     Raises:
         ConfigError: the file is wrong.
         InputError: there is neither a file nor a run of that name.
     """
     path = Path(given).expanduser()
+    if (folder := given_run(given)) is not None:
+        return load_config(folder.config_path)
     if path.suffix in (".jsonl", ".json"):
         raise InputError(
             f"{given}: found a name of prompts, expected a TOML config; it names the prompts: [prompts] path = "
@@ -59,16 +61,25 @@ def read_config(given: str) -> RunConfig:
     return load_config(path, model_defaults=defaults)
 
 
-def existing(name: str, given: str = "") -> RunFolder | None:
-    """Return the run to go on with, if there is one.
+def given_run(given: str) -> RunFolder | None:
+    """Return the run that a name, a folder, a ledger or a frozen config names; None for a config file and for nothing.
 
-    Args:
-        name: the run's name, among the runs.
-        given: what the person named: the frozen config of a run names that run, wherever it lies.
+    The folder decides, not the name in its config: a run that was renamed, copied or moved is itself wherever it lies.
     """
-    folder = RunFolder(Path(given).expanduser().resolve().parent)
-    if not (Path(given).name == folder.config_path.name and folder.name == name and folder.ledger_path.is_file()):
-        folder = RunFolder(runs_root() / name)
+    path = Path(given).expanduser().resolve()
+    folder = RunFolder(path.parent)
+    if path.is_file():
+        is_part_of_it = path in (folder.config_path, folder.ledger_path)
+        return folder if is_part_of_it and folder.ledger_path.is_file() else None
+    try:
+        return find(given)
+    except RunError:
+        return None
+
+
+def existing(name: str) -> RunFolder | None:
+    """Return the run of a name among the runs, if there is one."""
+    folder = RunFolder(runs_root() / name)
     return folder if folder.ledger_path.is_file() else None
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from eagletui.cli.attach import Ascii, NoMouse
-from eagletui.cli.create import check_config, create_run, existing, read_config, take_up
+from eagletui.cli.create import check_config, create_run, existing, given_run, read_config, take_up
 from eagletui.cli.ctl import arguments, order
 from eagletui.cli.follow import DONE, end_helpers, follow, has_work, outcome
 from eagletui.cli.key_check import require_key
@@ -70,10 +70,14 @@ def run(
     """
     if headless and detach:
         raise InputError("--headless follows the run and --detach leaves it: choose one.")
-    chosen = with_options(read_config(config), name=name, limit=limit, part=part, unlimited_key=unlimited_key)
+    written, folder = read_config(config), given_run(config)
+    if folder is not None and name in (folder.name, written.run.name):
+        name = None
+    chosen = with_options(written, name=name, limit=limit, part=part, unlimited_key=unlimited_key)
     if chosen.run.part is not None:
         chosen, cap, stop_at = with_limits(chosen, cap=cap, stop_at=stop_at), None, None
-    folder = existing(chosen.run.name, config)
+    if folder is None or chosen.run.name != written.run.name:
+        folder = existing(chosen.run.name)
     _check_key(chosen, folder, cap)
     folder = prepare(chosen, folder, cap=cap, stop_at=stop_at)
     screens = not headless and not detach and on_terminal()

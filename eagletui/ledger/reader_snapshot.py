@@ -3,6 +3,7 @@
 import sqlite3
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, get_args
 
@@ -45,7 +46,7 @@ class SnapshotReader(Reader):
     def run(self) -> RunRow:
         """Return the run's row."""
         with self._transactions.reading() as connection:
-            return _run(connection)
+            return _run(connection, self.path)
 
     def books(self) -> Books:
         """Return where the money stands."""
@@ -121,7 +122,7 @@ class SnapshotReader(Reader):
                     totals[kind, name] += value
                     if scope:
                         by_scope[scope][kind, name] = value
-            run = _run(connection)
+            run = _run(connection, self.path)
             books = read_books(connection)
             states = _by_name(totals, "state", get_args(SampleState))
             tokens = _tokens(totals)
@@ -167,8 +168,10 @@ class SnapshotReader(Reader):
             )
 
 
-def _run(connection: sqlite3.Connection) -> RunRow:
-    return RunRow(*connection.execute(f"SELECT {columns(RunRow)} FROM run").fetchone())
+def _run(connection: sqlite3.Connection, path: Path) -> RunRow:
+    """Read the run's row; its name is its folder's, by which commands find one that was renamed or copied."""
+    row = RunRow(*connection.execute(f"SELECT {columns(RunRow)} FROM run").fetchone())
+    return replace(row, name=path.resolve().parent.name)
 
 
 def _by_name(figures: _Figures, kind: str, always: tuple[str, ...] = (), *, only: bool = False) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 
 from eagletui.cli.create import create_run, read_config, take_up
 from eagletui.cli.run import with_options
+from eagletui.ledger.locks import RoleLock
 from eagletui.ledger.reader import LedgerReader
 from eagletui.runs import RunFolder, is_alive, workers
 from tests.cli.conftest import Command, MakeConfig
@@ -145,6 +147,20 @@ def test_what_may_change_in_the_config_is_applied_and_said(
     assert _status(eagletui)["spend_usd"]["cap"] == "3"
     assert take_up(made_run, config) == []
     assert read_config(made_run.name) == config
+
+
+@pytest.mark.parametrize("given", ["copy", "{}/copy/ledger.sqlite", "elsewhere/small"])
+def test_a_copied_or_moved_run_is_gone_on_with_where_it_lies(
+    eagletui: Command, made_run: RunFolder, runs: Path, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    monkeypatch.chdir(runs.parent)
+    copy = Path("elsewhere/small") if given.startswith("elsewhere") else runs / "copy"
+    shutil.copytree(made_run.path, copy)
+    shutil.rmtree(made_run.path)
+    with RoleLock(copy, "engine", job="a test"):
+        ended = eagletui("run", given.format(runs), "--headless")
+    assert (ended.code, f"Run {copy.name} cannot go on now: `a test` is at work" in ended.err) == (1, True), ended.err
+    assert not made_run.path.exists(), "the run was made anew and would have been bought again"
 
 
 def test_limit_and_name_make_another_run(eagletui: Command, make_config: MakeConfig, runs: Path) -> None:

@@ -17,7 +17,8 @@ def clock() -> Clock:
 
 @pytest.fixture
 def path(tmp_path: Path, clock: Clock) -> Path:
-    return make_ledger(tmp_path / "ledger.sqlite", clock=clock)
+    (tmp_path / "test-run").mkdir()
+    return make_ledger(tmp_path / "test-run" / "ledger.sqlite", clock=clock)
 
 
 @pytest.fixture
