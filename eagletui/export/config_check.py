@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from eagletui.core.draft_vocabulary import DEFAULT_SIZE
+from eagletui.export import target_head
 from eagletui.export.mapping import MAPPING_FILE
 from eagletui.export.trainer_folder import TrainerManifest
 from eagletui.export.training import DRAFT_CONFIG, PROMPTS_FILE, SPECFORGE_CONFIG
@@ -28,6 +29,8 @@ def check_configs(folder: Path, manifest: TrainerManifest) -> Iterator[Check]:
         _expect(faults, SPECFORGE_CONFIG, "model.aux_hidden_state_layer_ids", model, layers)
         _expect(faults, SPECFORGE_CONFIG, "data.max_length", data, manifest.max_length)
         _expect_path(paths, "model.vocab_mapping_path", model, folder / MAPPING_FILE)
+        if (folder / target_head.FOLDER).exists():
+            _expect_path(paths, "model.target_model_path", model, folder / target_head.FOLDER)
         if manifest.route == "online":
             _expect_path(paths, "data.prompts_path", data, folder / PROMPTS_FILE)
         else:

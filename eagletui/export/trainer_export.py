@@ -25,7 +25,7 @@ from eagletui.core.loaders import (
     SampleLength,
 )
 from eagletui.core.row_order import VALIDATION_PERCENT, place_rows, unusual_split
-from eagletui.export import mapping, prepared, training
+from eagletui.export import mapping, prepared, target_head, training
 from eagletui.export.feature_files import (
     FeaturePlace,
     FileForm,
@@ -176,7 +176,9 @@ def _export(folder: RunFolder, out: Path, asked: Asked, reader: LedgerReader, ta
         if places is not None:
             form = _form(asked, target)
             plan = plan_files(out, form, rows, places, target.facts.hidden_size)
-        _require_room(parent, (0 if plan is None else plan.bytes) + _IDS_BYTES * gathered.census.tokens)
+        head = target_head.needed(asked.rule, target.checkpoint, online=asked.online)
+        needed = (0 if plan is None else plan.bytes) + (0 if head is None else target_head.head_bytes(head))
+        _require_room(parent, needed + _IDS_BYTES * gathered.census.tokens)
         if parent != out:
             out.mkdir(mode=0o700, parents=True, exist_ok=True)
             stack.enter_context(alone(out))
@@ -185,6 +187,8 @@ def _export(folder: RunFolder, out: Path, asked: Asked, reader: LedgerReader, ta
             (out / prepared.STATE_FILE).unlink()
         if form is not None and plan is not None and places is not None:
             rows = write_files(out, form, plan, rows, places, folder.features_dir, gathered, asked.step)
+        if head is not None:
+            target_head.write_head(out, head, target.facts.xxh3)
         _write_rest(out, asked, target, gathered, rows, vocabulary, limits.max_length)
         write_rows(out, rows)
         (out / JOURNAL).unlink(missing_ok=True)

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from eagletui.core.draft_vocabulary import DEFAULT_SIZE
 from eagletui.core.loaders import Trainer
+from eagletui.export import target_head
 from eagletui.export.mapping import MAPPING_FILE
 from eagletui.export.replacement import Replacement
 from eagletui.export.trainer_folder import TargetFacts
@@ -137,6 +138,12 @@ def write_specforge_configs(
     }
     if checkpoint is not None:
         model_section |= {"lm_head_key": checkpoint.head_key, "embedding_key": checkpoint.embedding_key}
+        if not online and target_head.is_needed(checkpoint):
+            model_section |= {
+                "target_model_path": str(out / target_head.FOLDER),
+                "lm_head_key": target_head.HEAD_KEY,
+                "embedding_key": target_head.EMBEDDING_KEY,
+            }
     if needs_draft:
         model_section["draft_model_config"] = str(out / DRAFT_CONFIG)
     config: dict[str, Any] = {
@@ -172,10 +179,10 @@ def notes(trainer: Trainer, model: str, checkpoint: Checkpoint | None, rows: int
             "The trainer needs a folder of the target with config.json and *.safetensors; none is known, so that the "
             f"command names {model}. Give it with --model where the features came from such a folder."
         )
-    elif trainer == "specforge" and not checkpoint.has_index:
+    elif trainer == "specforge" and target_head.is_needed(checkpoint):
         yield (
-            f"SpecForge finds the target's head by model.safetensors.index.json, which {checkpoint.path} lacks: "
-            "save the checkpoint in several files."
+            f"SpecForge 0.2.0 cannot read the head of {checkpoint.path} where it lies: the run config names "
+            f"{target_head.FOLDER} in this folder, its embedding, norm and head with the decoder's config."
         )
     if trainer == "speculators" and rows < 2:
         yield "speculators refuses a set of one row: it wants rows to validate on."

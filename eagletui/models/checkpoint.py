@@ -30,6 +30,8 @@ class Checkpoint:
     embedding_key: str
     has_index: bool
     """SpecForge finds the head by a `*.index.json` and cannot read a checkpoint without one."""
+    is_nested: bool
+    """The decoder's config is part of a larger one; SpecForge looks for its sizes at the top."""
     text_config: dict[str, Any]
     """The config of the decoder, as stored."""
 
@@ -59,7 +61,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
     embedding = _named(keys, _EMBEDDING, "embed_tokens.weight")
     is_tied = bool(config.get("tie_word_embeddings", text.get("tie_word_embeddings", False)))
     head = embedding if is_tied and _HEAD not in keys else _named(keys, _HEAD, _HEAD)
-    return Checkpoint(path, num_layers, hidden_size, vocab_size, head, embedding, (path / _INDEX).is_file(), text)
+    has_index = (path / _INDEX).is_file()
+    return Checkpoint(path, num_layers, hidden_size, vocab_size, head, embedding, has_index, text is not config, text)
 
 
 def _named(keys: set[str], usual: str, tail: str) -> str:

@@ -12,7 +12,7 @@ import torch
 
 from eagletui.core.loaders import SPECFORGE_OFFLINE, SPECFORGE_ONLINE, SampleLength, loader_effect
 from tests.conformance.conftest import ROUNDING, apart
-from tests.export.exported_run import DRAFT_TOKENS, ExportedRun, export
+from tests.export.exported_run import DRAFT_TOKENS, ExportedRun, export, make_run
 
 pytestmark = pytest.mark.conformance
 
@@ -129,6 +129,33 @@ def test_the_draft_config_of_an_uncommon_size_is_one_that_specforge_accepts(
     config = load_config(str(out / "specforge.json"))
     draft = resolve_draft_config(config, provider=_providers().providers.model.draft_config)
     assert (draft.draft_vocab_size, draft.vocab_size, draft.hidden_size) == (DRAFT_TOKENS, 512, 64)
+
+
+def test_a_target_with_a_nested_config_loads_from_the_head_beside_its_features(tmp_path: Path) -> None:
+    from specforge.cli import main
+    from specforge.config import load_config
+    from specforge.modeling.target.target_head import TargetHead
+    from specforge.training.model_loading import resolve_draft_config
+    from transformers import AutoModelForImageTextToText
+
+    kimi = make_run(tmp_path, (17, 9), kind="kimi_k25")
+    out = tmp_path / "out"
+    _, *words = shlex.split(export(kimi, "specforge", out, "--draft-vocab-size", "64")["command"])
+    with pytest.raises(AttributeError):
+        TargetHead.from_pretrained(str(kimi.model), lm_head_key="language_model.lm_head.weight")
+    config = load_config(words[2], words[3:])
+    head = TargetHead.from_pretrained(config.model.target_model_path, lm_head_key=config.model.lm_head_key)
+    target = AutoModelForImageTextToText.from_pretrained(str(kimi.model), dtype=torch.bfloat16, local_files_only=True)
+    for ref in _refs(out):
+        raw = _raw(ref)
+        with torch.inference_mode():
+            expected = target.eval()(raw["input_ids"][None]).logits[0]
+            assert apart(head(raw["hidden_state"])[0], expected) <= ROUNDING
+    provider = _providers().providers.model
+    draft_config = resolve_draft_config(config, provider=provider.draft_config)
+    assert (draft_config.hidden_size, draft_config.vocab_size, draft_config.draft_vocab_size) == (64, 512, 64)
+    with contextlib.redirect_stdout(io.StringIO()):
+        assert main([*words, "--plan"]) == 0
 
 
 @pytest.mark.parametrize("limit", [2048, 33, 21, 8])

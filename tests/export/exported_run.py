@@ -14,7 +14,7 @@ import torch
 from eagletui.cli.app import main
 from eagletui.runs import RunFolder
 from tests.extract.small_run import Ids, answer_samples, create_run
-from tests.tiny_models import random_samples, save_tiny_model
+from tests.tiny_models import Kind, random_samples, save_tiny_model
 
 LENGTHS: Final = (17, 33, 6, 64, 20, 21, 40, 9)
 DRAFT_TOKENS: Final = 96
@@ -26,15 +26,17 @@ class ExportedRun:
 
     run: RunFolder
     model: Path
-    """A random Qwen3 in bfloat16, saved in several files, its norms far from one."""
+    """A random model, saved in several files, its norms far from one."""
     samples: dict[str, Ids]
     """Prompt and output ids by sample key."""
 
 
-def make_run(folder: Path, lengths: Sequence[int] = LENGTHS, *, dtype: str = "bfloat16") -> ExportedRun:
+def make_run(
+    folder: Path, lengths: Sequence[int] = LENGTHS, *, dtype: str = "bfloat16", kind: Kind = "qwen3"
+) -> ExportedRun:
     """Answer samples of these lengths, a third of each its prompt, and extract their features."""
     weights = torch.bfloat16 if dtype == "fp8" else getattr(torch, dtype)
-    model = save_tiny_model(folder / "model", "qwen3", dtype=weights)
+    model = save_tiny_model(folder / f"model-{kind}", kind, dtype=weights)
     run = create_run(folder / "run", model, dtype=dtype)
     made = ExportedRun(run, model, {})
     add_samples(made, lengths)
