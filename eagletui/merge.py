@@ -258,7 +258,8 @@ def _join_features(joined: Sequence[_Joined], sources: Sequence[Source], stage: 
     """
     if not any(one.shards for one in joined):
         return
-    from eagletui.extract.acknowledged import read_acknowledged, write_acknowledged
+    from eagletui.extract.acknowledged import is_removed, read_acknowledged, write_acknowledged
+    from eagletui.extract.ledger_source import describe_shard
     from eagletui.extract.manifest import ListedShard, read_manifest, require_same, write_manifest, write_shard_list
     from eagletui.extract.shards import MARK
     from eagletui.extract.storage import open_storage
@@ -279,6 +280,8 @@ def _join_features(joined: Sequence[_Joined], sources: Sequence[Source], stage: 
         gone = read_acknowledged(one.folder.features_dir)
         for shard in one.shards:
             path = source.shard_paths[shard.path]
+            if is_removed(one.folder.features_dir, shard.path):
+                gone[shard.path] = describe_shard(one.folder.ledger_path, shard.path)
             if shard.path in gone:
                 acknowledged.append(replace(gone[shard.path], path=path))
                 continue

@@ -51,7 +51,7 @@ from eagletui.export.trainer_folder import (
 )
 from eagletui.export.trainer_target import ExportTarget, target_of_features, target_to_run
 from eagletui.export.vocabulary import kept_vocabulary, vocabulary_digest
-from eagletui.extract.acknowledged import read_acknowledged
+from eagletui.extract.acknowledged import gone_shards
 from eagletui.extract.space import DiskSpace, size_text
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_features import FeaturesReader
@@ -221,7 +221,7 @@ def _places(folder: RunFolder, reader: LedgerReader) -> dict[str, FeaturePlace]:
         RunError: a trainer has acknowledged some of them, so that they are gone.
     """
     places: dict[str, FeaturePlace] = {}
-    if gone := read_acknowledged(folder.features_dir):
+    if gone := gone_shards(folder.features_dir, (shard.path for shard in reader.shards())):
         raise RunError(
             f"A trainer has acknowledged {len(gone)} shards of run {folder.name} and they were deleted: a whole "
             "export cannot be made of the rest. Export the ids alone with --online, or move RUN/features away and "

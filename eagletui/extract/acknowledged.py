@@ -1,20 +1,21 @@
 """Shards that a trainer has read and that were deleted: streaming, where features never fit on the disk at once.
 
-A trainer acknowledges a shard by making an empty file of its name and `.ack` beside it. The extractor then lists it in
-`acknowledged.jsonl`, flushed, before it deletes the shard and then the `.ack`: after a crash between any two of these,
-the next extractor goes on with the rest. Who looks for a listed shard takes it for done: nothing is computed again.
+A trainer acknowledges a shard by making an empty file of its name and `.ack` beside it; from then on it may delete the
+shard too. The extractor then lists it in `acknowledged.jsonl`, flushed, before it deletes the shard and then the
+`.ack`: after a crash between any two of these, the next extractor goes on with the rest. Who looks for a listed shard
+takes it for done: nothing is computed again.
 """
 
 import json
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
 from eagletui.core.errors import RunError
-from eagletui.extract.shards import MARK, ShardReader, flush_folder, shard_files
+from eagletui.extract.shards import MARK, flush_folder
 
 ACKNOWLEDGED: Final = "acknowledged.jsonl"
 
@@ -56,6 +57,43 @@ def write_acknowledged(folder: Path, shards: Iterable[AcknowledgedShard]) -> Non
         _append(folder / ACKNOWLEDGED, shard)
 
 
+Describe = Callable[[str], AcknowledgedShard]
+"""Tells rows and samples of a committed shard by its path; its file may be gone."""
+
+
+def is_removed(folder: Path, path: str) -> bool:
+    """Tell whether a trainer acknowledged a shard and deleted it itself, and no extractor has listed it yet."""
+    return (folder / f"{path}{MARK}").exists() and not (folder / path).exists()
+
+
+def gone_shards(folder: Path, committed: Iterable[str]) -> set[str]:
+    """Return the paths of all shards that a trainer has acknowledged and that are not there any more.
+
+    Args:
+        folder: the features folder.
+        committed: paths of the committed shards.
+
+    Raises:
+        RunError: the list cannot be read.
+    """
+    return set(read_acknowledged(folder)) | {path for path in committed if is_removed(folder, path)}
+
+
+def list_removed(folder: Path, committed: Iterable[str], describe: Describe) -> None:
+    """List what a trainer acknowledged and deleted itself.
+
+    Args:
+        folder: the features folder, whose extractor lock the caller holds.
+        committed: paths of the committed shards.
+        describe: tells what they held.
+    """
+    _cut_torn_line(folder / ACKNOWLEDGED)
+    for path in sorted(set(committed) - set(read_acknowledged(folder))):
+        if is_removed(folder, path):
+            _append(folder / ACKNOWLEDGED, describe(path))
+            _delete(folder, path)
+
+
 def forget_acknowledged(folder: Path, listed: Iterable[str]) -> None:
     """Delete what a crash left of shards that are listed as acknowledged.
 
@@ -74,46 +112,48 @@ class Stream:
     folder: Path
     ahead: int
     """Sealed shards that may wait for the trainer."""
-    _listed: set[str] = field(default_factory=set)
+    describe: Describe
+    """Called from the thread that writes shards."""
+    _waiting: set[str] = field(default_factory=set)
+    """Paths of the committed shards that no trainer has acknowledged."""
 
-    def begin(self, committed: Collection[str]) -> None:
+    def begin(self, committed: Iterable[str]) -> None:
         """Take up the list and whatever was acknowledged meanwhile.
 
         Args:
             committed: paths of the committed shards; every other file was removed before.
         """
-        self._listed = set(read_acknowledged(self.folder))
-        forget_acknowledged(self.folder, self._listed)
+        listed = read_acknowledged(self.folder)
+        forget_acknowledged(self.folder, listed)
         _cut_torn_line(self.folder / ACKNOWLEDGED)
-        self.delete_acknowledged(committed)
+        self._waiting = set(committed) - set(listed)
+        self.delete_acknowledged()
+
+    def add(self, path: str) -> None:
+        """Take note of a shard that was committed."""
+        self._waiting.add(path)
 
     def hold(self) -> str | None:
         """Tell why the next shard must wait, one sentence; None where it may be written. Deletes what was acknowledged.
 
-        Whatever lies under a final name is committed: orphans are removed at the start, and the next shard begins when
-        the one before has its row.
+        The next shard begins when the one before has its row, so all that are sealed are known here.
         """
-        waiting = self.delete_acknowledged(shard_files(self.folder))
-        if waiting < self.ahead:
+        self.delete_acknowledged()
+        there = sum((self.folder / path).exists() for path in self._waiting)
+        if there < self.ahead:
             return None
         return (
-            f"Extraction is {waiting} shards ahead of the trainer and waits. A shard is acknowledged by an empty file "
+            f"Extraction is {there} shards ahead of the trainer and waits. A shard is acknowledged by an empty file "
             f"of its name and {MARK} beside it."
         )
 
-    def delete_acknowledged(self, committed: Collection[str]) -> int:
-        """Delete every committed shard with a mark, and return how many are left."""
-        left = 0
-        for path in sorted(set(committed) - self._listed):
-            if not (self.folder / f"{path}{MARK}").exists():
-                left += 1
-                continue
-            with ShardReader(self.folder / path) as reader:
-                shard = AcknowledgedShard(path, reader.rows, tuple(reader.keys))
-            _append(self.folder / ACKNOWLEDGED, shard)
-            self._listed.add(path)
-            _delete(self.folder, path)
-        return left
+    def delete_acknowledged(self) -> None:
+        """List and delete every committed shard with a mark; a trainer may have deleted it already."""
+        for path in sorted(self._waiting):
+            if (self.folder / f"{path}{MARK}").exists():
+                _append(self.folder / ACKNOWLEDGED, self.describe(path))
+                self._waiting.remove(path)
+                _delete(self.folder, path)
 
 
 def _append(path: Path, shard: AcknowledgedShard) -> None:

@@ -1,9 +1,10 @@
 """Extract features of a file of ids into a folder of its own."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -11,7 +12,13 @@ from eagletui.core.errors import RunError
 from eagletui.core.features import Stored, rows_per_shard, shard_number
 from eagletui.core.reports import Report
 from eagletui.core.subset import Candidate, choose
-from eagletui.extract.acknowledged import Stream, forget_acknowledged, read_acknowledged
+from eagletui.extract.acknowledged import (
+    AcknowledgedShard,
+    Stream,
+    forget_acknowledged,
+    list_removed,
+    read_acknowledged,
+)
 from eagletui.extract.computing import Backend
 from eagletui.extract.describe import describe
 from eagletui.extract.engines import Order, open_backend
@@ -150,13 +157,18 @@ def _extract(job: _Job, backend: Backend, stored: Stored) -> Extracted:
     there = sum(shard.rows for shard in _listed_or_acknowledged(out))
     require_room(job.space, Need(len(missing), at_once, facts.hidden_size, stored, there), _ELSEWHERE)
     watching.start(len(missing), rows)
+    stream: Stream | None = None
 
     def commit(shard: SealedShard) -> None:
         if read_manifest(out).capture != backend.choice:
             write_manifest(out, replace(manifest, capture=backend.choice))
-        add_to_shard_list(out, ListedShard(shard.path, len(shard.samples), shard.rows, shard.bytes, shard.xxh3))
+        keys = tuple(placed.sample.key for placed in shard.samples)
+        add_to_shard_list(out, ListedShard(shard.path, len(keys), shard.rows, shard.bytes, shard.xxh3, keys))
+        if stream is not None:
+            stream.add(shard.path)
 
     with RoleLock(out, "extractor"):
+        list_removed(out, (shard.path for shard in read_shard_list(out)), partial(_describe, out))
         listed = _listed(out, manifest)
         missing = _missing(out, checked, listed, job.token_budget)
         write_shard_list(out, listed)
@@ -168,8 +180,8 @@ def _extract(job: _Job, backend: Backend, stored: Stored) -> Extracted:
         first = 1 + max(used, default=-1)
         hold: Callable[[], str | None] = lambda: None  # noqa: E731 - nothing to wait for
         if job.stream_ahead is not None:
-            stream = Stream(out, job.stream_ahead)
-            stream.begin([shard.path for shard in listed])
+            stream = Stream(out, job.stream_ahead, partial(_describe, out))
+            stream.begin(shard.path for shard in listed)
             hold = stream.hold
         kind = ShardKind(facts.hidden_size, facts.dtype, stored, capacity, expected_rows=rows)
         gatherer = Gatherer(backend, watching.report, watching.step)
@@ -216,8 +228,7 @@ def _missing(out: Path, checked: IdsFile, listed: tuple[ListedShard, ...], token
     """List the places in the file whose samples no committed shard holds, up to the budget."""
     present = {key for shard in read_acknowledged(out).values() for key in shard.sample_ids}
     for shard in listed:
-        with ShardReader(out / shard.path) as reader:
-            present.update(reader.keys)
+        present.update(_keys(out, shard))
     everything = range(len(checked.starts))
     if not present and token_budget is None:
         return list(everything)
@@ -228,3 +239,16 @@ def _missing(out: Path, checked: IdsFile, listed: tuple[ListedShard, ...], token
     if token_budget is not None:
         return choose(candidates, token_budget)
     return [index for index in everything if not candidates[index].is_there]
+
+
+def _keys(out: Path, shard: ListedShard) -> Sequence[str]:
+    """Return the samples of a committed shard; lists of earlier versions did not tell them."""
+    if shard.sample_ids:
+        return shard.sample_ids
+    with ShardReader(out / shard.path) as reader:
+        return reader.keys
+
+
+def _describe(out: Path, path: str) -> AcknowledgedShard:
+    shard = next(shard for shard in read_shard_list(out) if shard.path == path)
+    return AcknowledgedShard(path, shard.rows, tuple(_keys(out, shard)))

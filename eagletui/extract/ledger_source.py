@@ -2,14 +2,29 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from eagletui.core.features import sampled_mask
 from eagletui.core.lifecycle import FINISHED_RUNS
+from eagletui.extract.acknowledged import AcknowledgedShard
 from eagletui.extract.shards import IdsSample
 from eagletui.ledger.reader import LedgerReader
+from eagletui.ledger.reader_features import FeaturesReader
 
 _PAGE: Final = 64
+
+
+def describe_shard(ledger: Path, path: str) -> AcknowledgedShard:
+    """Tell what a committed shard holds whose file may be gone.
+
+    Args:
+        ledger: the run's.
+        path: of the shard, relative to the features folder.
+    """
+    with FeaturesReader(ledger) as reader:
+        held = reader.features_of(path)
+    return AcknowledgedShard(path, sum(feature.rows for feature in held), tuple(feature.sample_key for feature in held))
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -97,6 +97,8 @@ class ListedShard:
     rows: int
     bytes: int
     xxh3: str
+    sample_ids: tuple[str, ...] = ()
+    """Where no ledger knows them: in a folder made of a file of ids."""
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -162,7 +164,7 @@ def add_to_shard_list(folder: Path, shard: ListedShard) -> None:
     is_new = not path.exists()
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
-        os.write(descriptor, (json.dumps(asdict(shard)) + "\n").encode())
+        os.write(descriptor, _line(shard).encode())
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
@@ -172,7 +174,7 @@ def add_to_shard_list(folder: Path, shard: ListedShard) -> None:
 
 def write_shard_list(folder: Path, shards: Iterable[ListedShard]) -> None:
     """Replace the list, whole or not at all."""
-    _replace(folder / SHARD_LIST, "".join(json.dumps(asdict(shard)) + "\n" for shard in shards))
+    _replace(folder / SHARD_LIST, "".join(map(_line, shards)))
 
 
 def read_shard_list(folder: Path) -> tuple[ListedShard, ...]:
@@ -190,10 +192,18 @@ def read_shard_list(folder: Path) -> tuple[ListedShard, ...]:
     shards = []
     for number, line in enumerate(whole, 1):
         try:
-            shards.append(ListedShard(**json.loads(line)))
+            shard = ListedShard(**json.loads(line))
+            shards.append(replace(shard, sample_ids=tuple(shard.sample_ids)))
         except (ValueError, TypeError) as error:
             raise RunError(f"{path}:{number} cannot be read: {error}") from error
     return tuple(shards)
+
+
+def _line(shard: ListedShard) -> str:
+    told = asdict(shard)
+    if not shard.sample_ids:
+        del told["sample_ids"]
+    return json.dumps(told) + "\n"
 
 
 def _replace(path: Path, text: str) -> None:

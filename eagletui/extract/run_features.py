@@ -25,7 +25,7 @@ from eagletui.extract.computing import Backend, Described
 from eagletui.extract.engines import Order, open_backend
 from eagletui.extract.gather import WINDOW_SAMPLES, Gatherer, Progress
 from eagletui.extract.gauges import MachineReader
-from eagletui.extract.ledger_source import LedgerSource
+from eagletui.extract.ledger_source import LedgerSource, describe_shard
 from eagletui.extract.manifest import (
     ListedShard,
     Manifest,
@@ -308,8 +308,9 @@ class RunExtractor:
     def _begin_stream(self, config: RunConfig) -> None:
         ahead = self._ahead(config)
         if ahead is not None:
-            self._stream = Stream(self.folder.features_dir, ahead)
-            self._stream.begin([shard.path for shard in self.reader.shards()])
+            describe = partial(describe_shard, self.folder.ledger_path)
+            self._stream = Stream(self.folder.features_dir, ahead, describe)
+            self._stream.begin(shard.path for shard in self.reader.shards())
 
     def _choose(self) -> int:
         """Choose the samples of a token budget, and return how many are left out."""
@@ -368,6 +369,8 @@ class RunExtractor:
         self.writer.commit_shard(shard.path, features, size_bytes=shard.bytes, xxh3=shard.xxh3)
         listed = ListedShard(shard.path, len(shard.samples), shard.rows, shard.bytes, shard.xxh3)
         add_to_shard_list(self.folder.features_dir, listed)
+        if self._stream is not None:
+            self._stream.add(shard.path)
         self.source.give_back(feature.sample_id for feature in features)
 
     def _wait_for_the_end(self) -> bool:

@@ -1,13 +1,15 @@
 """A run's features folder: what its manifest says, and that it holds what the ledger lists."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from eagletui.core.features import Stored
 from eagletui.core.reports import Report
-from eagletui.extract.acknowledged import forget_acknowledged, read_acknowledged
+from eagletui.extract.acknowledged import forget_acknowledged, list_removed, read_acknowledged
 from eagletui.extract.computing import Described
 from eagletui.extract.describe import describe
+from eagletui.extract.ledger_source import describe_shard
 from eagletui.extract.manifest import (
     ListedShard,
     Manifest,
@@ -69,6 +71,7 @@ def agree_with_ledger(
         require_same(features, old, manifest)
         manifest = replace(manifest, capture=old.capture)
     write_manifest(features, manifest)
+    list_removed(features, (shard.path for shard in reader.shards()), partial(describe_shard, reader.path))
     acknowledged = read_acknowledged(features)
     forget_acknowledged(features, acknowledged)
     for shard in reader.shards():

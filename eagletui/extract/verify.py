@@ -1,7 +1,7 @@
 """Check a features folder: files, ids, values, and the streams against the model they claim to come from."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Final
@@ -11,7 +11,7 @@ import torch
 from eagletui.core.errors import RunError
 from eagletui.core.features import sampled_mask
 from eagletui.extract import widened
-from eagletui.extract.acknowledged import read_acknowledged
+from eagletui.extract.acknowledged import gone_shards
 from eagletui.extract.checks import Check, Comparing, Faults, Verdict, judge, spread_over, worth_comparing
 from eagletui.extract.manifest import ListedShard, Manifest, read_manifest, read_shard_list
 from eagletui.extract.shards import Record, ShardReader, hash_file
@@ -60,15 +60,17 @@ def verify(
                 closing(Comparing(target, manifest.layers, was_fp8=manifest.stored == "fp8"))
             )
             comparing.capture.widens = comparing.capture.widens and widened.SAID in manifest.capture
-        reading = _Reading(folder, manifest, comparing)
         ledger = folder.resolve().parent / "ledger.sqlite"
         if ledger.is_file():
-            reading.ledger = stack.enter_context(FeaturesReader(ledger))
             with LedgerReader(ledger) as reader:
                 listed = tuple(ListedShard(s.path, s.samples, s.rows, s.bytes, s.xxh3) for s in reader.shards())
         else:
             listed = read_shard_list(folder)
-        listed = tuple(shard for shard in listed if shard.path not in reading.acknowledged)
+        gone = gone_shards(folder, (shard.path for shard in listed))
+        listed = tuple(shard for shard in listed if shard.path not in gone)
+        reading = _Reading(folder, manifest, comparing, gone)
+        if ledger.is_file():
+            reading.ledger = stack.enter_context(FeaturesReader(ledger))
         total = sum(shard.samples for shard in listed)
         count = worth_comparing(total, len(listed)) if compared is None else min(compared, total)
         picked = spread_over([shard.samples for shard in listed], count, _SEED)
@@ -77,7 +79,7 @@ def verify(
             reading.read(shard, {number - before for number in picked})
             before += shard.samples
             on_shard(done, len(listed))
-    checks = [*reading.checks(listed), *_against_model(manifest, target, comparing)]
+    checks = [*reading.checks(listed), *_against_model(manifest, target, comparing, is_any_there=bool(listed))]
     rows = sum(shard.rows for shard in listed)
     found = len(comparing.found) if comparing else 0
     looked_at = tuple(shard.path for shard in listed)
@@ -87,17 +89,17 @@ def verify(
 class _Reading:
     """Reads shard after shard and gathers what is wrong with them."""
 
-    def __init__(self, folder: Path, manifest: Manifest, comparing: Comparing | None) -> None:
+    def __init__(self, folder: Path, manifest: Manifest, comparing: Comparing | None, gone: Collection[str]) -> None:
         self.folder = folder
         self.manifest = manifest
         self.storage = open_storage(folder, manifest.storage)
         self.ledger: FeaturesReader | None = None
         self.comparing = comparing
         self.seen: Counter[str] = Counter()
-        self.acknowledged = read_acknowledged(folder)
+        self.gone = gone
         fine = "every listed shard has its size and hash, and no other is there"
-        if self.acknowledged:
-            fine += f"; a trainer has acknowledged {len(self.acknowledged)} more, which are deleted and not checked"
+        if gone:
+            fine += f"; a trainer has acknowledged {len(gone)} more, which are deleted and not checked"
         self._files = Faults("files", fine)
         self._layout = Faults("layout", "offsets, shapes and types fit together and to the manifest")
         self._ids = Faults("ids", "ids lie in the vocabulary, masks are 0 or 1, no sample is there twice")
@@ -131,12 +133,12 @@ class _Reading:
 
     def checks(self, listed: tuple[ListedShard, ...]) -> Iterator[Check]:
         """Yield the answers."""
-        for path in sorted(self.storage.paths() - {shard.path for shard in listed} - set(self.acknowledged)):
+        for path in sorted(self.storage.paths() - {shard.path for shard in listed} - set(self.gone)):
             self._files.add(f"{path} is not listed")
         for key, times in self.seen.items():
             if times > 1:
                 self._ids.add(f"{key} is there {times} times")
-        if not listed:
+        if not listed and not self.gone:
             self._files.add("there are no shards")
         for faults in (self._files, self._layout, self._ids, self._values):
             yield faults.check()
@@ -163,7 +165,8 @@ class _Reading:
         if found != stated:
             self._layout.add(f"{shard.path} holds {found}, the manifest states {stated}")
         if (len(reader.keys), reader.rows) != (shard.samples, shard.rows):
-            self._layout.add(f"{shard.path} holds {len(reader.keys)} samples, not {shard.samples}")
+            here = f"{len(reader.keys)} samples of {reader.rows} tokens"
+            self._layout.add(f"{shard.path} holds {here}, not {shard.samples} of {shard.rows}")
         return reader
 
     def _wanted(self, shard: ListedShard, reader: ShardReader) -> Iterator[tuple[int, StoredFeature | None]]:
@@ -213,7 +216,9 @@ class _Reading:
         return finite
 
 
-def _against_model(manifest: Manifest, target: TargetModel, comparing: Comparing | None) -> Iterator[Check]:
+def _against_model(
+    manifest: Manifest, target: TargetModel, comparing: Comparing | None, *, is_any_there: bool
+) -> Iterator[Check]:
     same = target.hash.xxh3 == manifest.model_xxh3
     detail = f"the files of {target.path} are those the features were made with"
     if not same:
@@ -225,7 +230,8 @@ def _against_model(manifest: Manifest, target: TargetModel, comparing: Comparing
         stated = f"{manifest.num_layers} of width {manifest.hidden_size}"
         yield Check("streams", False, "error", f"the model has {sizes}, the manifest says {stated}")
         return
-    yield from judge(comparing.found)
+    if is_any_there:
+        yield from judge(comparing.found)
 
 
 def _check_conventions(manifest: Manifest) -> Check:

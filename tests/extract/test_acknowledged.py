@@ -4,7 +4,7 @@ import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -35,8 +35,10 @@ TOKENS = 400
 class Trainer:
     """Reads every shard that is there and acknowledges it, each time it hears that the extraction is ahead."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, deletes: Literal["no", "before", "after"] = "no") -> None:
+        """Say whether the trainer deletes a shard itself, and whether before its mark or after."""
         self.folder = folder
+        self.deletes = deletes
         self.read: dict[str, torch.Tensor] = {}
         self.most = 0
 
@@ -51,7 +53,11 @@ class Trainer:
             with ShardReader(file) as reader:
                 for position, key in enumerate(reader.keys):
                     self.read[key] = reader.record(position).token_ids.clone()
+            if self.deletes == "before":
+                file.unlink()
             Path(f"{file}{MARK}").touch()
+            if self.deletes == "after":
+                file.unlink()
 
 
 def _ids(tmp_path: Path) -> Path:
@@ -85,6 +91,23 @@ def test_extraction_stays_n_shards_ahead_and_deletes_what_the_trainer_acknowledg
     again = _extract(ids, tiny_models["llama"], 1, _silent)
     assert (again.computed, again.samples) == (0, SAMPLES)
     assert not list((out / "shards").iterdir())
+
+
+@pytest.mark.parametrize("deletes", ["before", "after"])
+def test_a_trainer_may_delete_what_it_acknowledges(
+    tmp_path: Path, tiny_models: dict[Kind, Path], deletes: Literal["before", "after"]
+) -> None:
+    ids, out = _ids(tmp_path), tmp_path / "out"
+    trainer = Trainer(out, deletes)
+    assert _extract(ids, tiny_models["llama"], 1, trainer.hear).computed == SAMPLES
+    trainer.take()
+    assert verify(out, tiny_models["llama"], device="cpu").ok, "before an extractor has listed the last one"
+    assert len(read_acknowledged(out)) == 3
+    again = _extract(ids, tiny_models["llama"], None, _silent)
+    assert (again.computed, again.samples, again.rows) == (0, SAMPLES, SAMPLES * TOKENS)
+    assert [len(shard.sample_ids) for shard in read_acknowledged(out).values()] == [2] * 4
+    assert not list((out / "shards").iterdir())
+    assert verify(out, tiny_models["llama"], device="cpu").ok
 
 
 def test_verify_knows_what_was_acknowledged(tmp_path: Path, tiny_models: dict[Kind, Path]) -> None:
@@ -177,7 +200,10 @@ def test_a_run_keeps_its_rows_when_shards_are_acknowledged_and_is_not_exported_i
         assert [shard.verified_at is None for shard in reader.shards()] == [True, True, False, False], (
             "two were deleted"
         )
+    trainer.deletes = "after"
     trainer.take()
+    with LedgerReader(folder.ledger_path) as reader, pytest.raises(RunError, match="acknowledged 4 shards"):
+        _places(folder, reader)
     assert run_again() == 0
     assert (set(trainer.read), trainer.most) == ({f"s{number}" for number in range(SAMPLES)}, 2)
     with LedgerReader(folder.ledger_path) as reader:

@@ -1,6 +1,7 @@
 """Features of runs that are joined."""
 
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from eagletui.config_toml import to_toml
 from eagletui.core.errors import RunError
 from eagletui.extract.acknowledged import Stream, read_acknowledged
 from eagletui.extract.choices import Choices
+from eagletui.extract.ledger_source import describe_shard
 from eagletui.extract.manifest import read_manifest, read_shard_list
 from eagletui.extract.run_features import RunExtractor
 from eagletui.extract.shards import MARK
@@ -67,18 +69,20 @@ def test_a_missing_or_cut_shard_is_named_and_nothing_is_merged(extracted: list[R
     assert not (extracted[0].path.parent / "joined").exists()
 
 
-@pytest.mark.parametrize("is_deleted", [True, False], ids=["listed and deleted", "only marked"])
+@pytest.mark.parametrize("by", ["extractor", "trainer", None], ids=["listed and deleted", "deleted", "only marked"])
 def test_what_a_trainer_has_acknowledged_stays_acknowledged(
-    extracted: list[RunFolder], tiny_models: dict[Kind, Path], is_deleted: bool
+    extracted: list[RunFolder], tiny_models: dict[Kind, Path], by: str | None
 ) -> None:
     shard = "shards/000000.safetensors"
     here = extracted[0].features_dir
     (here / f"{shard}{MARK}").touch()
-    if is_deleted:
-        Stream(here, 1).begin([shard])
+    if by == "extractor":
+        Stream(here, 1, partial(describe_shard, extracted[0].ledger_path)).begin([shard])
         assert not (here / shard).exists()
+    elif by == "trainer":
+        (here / shard).unlink()
     joined = merge_runs(extracted, "joined").folder
-    assert set(read_acknowledged(joined.features_dir)) == ({shard} if is_deleted else set())
+    assert set(read_acknowledged(joined.features_dir)) == ({shard} if by is not None else set())
     with LedgerReader(joined.ledger_path) as reader, ExtractorWriter(joined.ledger_path) as writer:
         choices = Choices(follow=False, stream_ahead=1)
         assert RunExtractor(joined, reader, writer, choices, threading.Event()).run().progress.samples == 0
