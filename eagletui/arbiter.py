@@ -6,21 +6,21 @@ tokens behind it. The best combinations of changes are scored whole, the best of
 that repeats until nothing is better.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest
 from math import exp, inf
 from typing import Final, NamedTuple
 
 from eagletui.core.alternatives import Change, Lattice, differences, disjoint, replaced
-from eagletui.core.combinations import Combination, Lengths, Weighed, best_combinations, log_sum, log_total
-from eagletui.core.fidelity import HIDDEN_TAIL
-from eagletui.core.hidden_tail import UnfinishedPieces
+from eagletui.core.combinations import Combination, Lengths, Weighed, best_combinations, log_total
+from eagletui.core.hidden_tail import Tails, UnfinishedPieces, count_tokens, without_mark
 from eagletui.core.likelihood import Likelihood
 from eagletui.core.opinions import Opinion, Question
 from eagletui.core.vocabulary import Vocabulary
 from eagletui.models.load import TargetModel
 from eagletui.models.paths import Path, PathScores, Step
-from eagletui.models.scoring import Ask, TokenTree
+from eagletui.models.scoring import TokenTree
+from eagletui.models.tails import HiddenTails
 
 STEPS: Final = 3
 """Times that the search changes what it found."""
@@ -56,9 +56,6 @@ OPEN: Final = 64
 WORK: Final = 10
 """Tokens computed for each of the answer's from which on no further step is begun; short answers count as 100."""
 
-HIDDEN_AT_ONCE: Final = 4
-"""Hidden tokens that are followed to a next one."""
-
 BILL_ERRS: Final = -7.0
 """Log weight of a length that the bill does not name: counts are seldom wrong for reasons of their own."""
 
@@ -80,22 +77,26 @@ class Arbiter:
         Raises:
             ModelError: the model's attention does not keep the branches of one text apart.
         """
-        lattice = Lattice(question.ids, self._vocabulary)
-        behind = self._unfinished.following(b"") if question.cut and question.length is not None else ()
-        scores = PathScores(self._target, question.sampling, lattice, question.prompt_ids, question.ids, behind)
+        has_tail = question.cut and bool(self._unfinished.following(b""))
+        tails = Tails(self._unfinished, question.tail_shown) if has_tail else None
+        lattice = Lattice(question.ids, self._vocabulary, tails)
+        ids = question.ids if tails is None else (*question.ids, tails.marks[0])
+        hidden = HiddenTails(self._unfinished, self._vocabulary)
+        scores = PathScores(self._target, question.sampling, lattice, question.prompt_ids, ids, hidden)
         if len(question.prompt_ids) + len(question.ids) > 2 * self._checked:
             scores.check()
             self._checked = len(question.prompt_ids) + len(question.ids)
-        search = _Search(scores, self._lengths(question, scores))
+        search = _Search(scores, _lengths(question, ids))
         search.run()
-        best = search.base
+        best = without_mark(search.base.ids)
         return Opinion(
-            ids=best.ids,
+            ids=best,
             posterior=search.posterior(),
-            margin=best.score - scores.first.score,
-            scores=best.scores,
+            margin=_seen(search.base) - _seen(scores.first),
+            scores=search.base.scores[: len(best)],
             likelihood=scores.likelihood,
             tokens=scores.tokens,
+            behind=len(lattice.data) - len(self._vocabulary.decode(best)),
         )
 
     def likelihood(self, question: Question) -> Likelihood:
@@ -108,39 +109,6 @@ class Arbiter:
     def model(self) -> str:
         """Hash of the target model's files, hex."""
         return self._target.hash.xxh3
-
-    def _lengths(self, question: Question, scores: PathScores) -> Lengths:
-        """Weigh how many tokens more than given there may be."""
-        if question.length is None:
-            return Lengths()
-        growth = question.length - len(question.ids)
-        weights = {} if question.tail_shown else {growth: 0.0}
-        if question.cut:
-            for hidden, weight in enumerate(self._hidden_tails(scores), 1):
-                weights[growth - hidden] = weight
-        return Lengths(weights, BILL_ERRS)
-
-    def _hidden_tails(self, scores: PathScores) -> list[float]:
-        """Log-probability that 1, 2, ... tokens without a whole character follow the text."""
-        totals: list[float] = []
-        front: list[tuple[float, int, bytes]] = [(0.0, scores.first.nodes[-1], b"")]
-        for _ in range(HIDDEN_TAIL):
-            reached = [
-                (before + scores.score(node, token_id), node, token_id, tail)
-                for before, node, tail in front
-                for token_id in self._unfinished.following(tail)
-            ]
-            totals.append(log_sum(*(weight for weight, *_ in reached)))
-            likely = sorted(reached, key=lambda way: -way[0])[:HIDDEN_AT_ONCE]
-            tails = [tail + self._vocabulary.bytes_of(token_id) for *_, token_id, tail in likely]
-            nodes = scores.hidden(
-                [
-                    Ask(node, token_id, self._unfinished.following(tail))
-                    for (_, node, token_id, _), tail in zip(likely, tails, strict=True)
-                ]
-            )
-            front = [(way[0], node, tail) for way, node, tail in zip(likely, nodes, tails, strict=True)]
-        return totals
 
 
 class _Open(NamedTuple):
@@ -184,12 +152,14 @@ class _Search:
         self._around = self._neighbours(self.base)
 
     def posterior(self) -> float:
-        """Probability of `base` among all cuts: estimated weights, whole scores in place of those that have one."""
+        """Probability of the ids of `base` among all cuts, whatever is hidden behind them: estimated weights, whole
+        scores in place of those that have one."""
         own = self._standing(self.base)
         if own == -inf:
             return 0.0
         weights = {one.change: one.weight for one in self._around}
-        total = exp(log_total(self._around, self._relative()) - (own - self.base.score))
+        lengths, own_length = self._relative(), own - self.base.score
+        total = exp(log_total(self._around, lengths) - own_length)
         for path in self._scored.values():
             if path.ids == self.base.ids:
                 continue
@@ -200,13 +170,19 @@ class _Search:
             total += exp(path.score - self.base.score + length)
             if all(change in weights for change in changes):
                 total -= exp(sum(weights[change] for change in changes) + length)
-        return 1.0 / max(1.0, total)
+        same = 1.0 + sum(exp(one.weight + lengths.weight(one.growth) - own_length) for one in self._other_marks())
+        return same / max(same, total)
+
+    def _other_marks(self) -> Iterable[Weighed]:
+        """Changes after which the ids that are seen are the same."""
+        start = self.base.bounds[-2]
+        return (one for one in self._around if one.change.start == start and max(one.change.ids) < 0)
 
     def _standing(self, path: Path) -> float:
         return path.score + self._lengths.weight(self._growth(path))
 
     def _growth(self, path: Path) -> int:
-        return len(path.ids) - len(self._first.ids)
+        return count_tokens(path.ids) - count_tokens(self._first.ids)
 
     def _relative(self) -> Lengths:
         return self._lengths.beyond(self._growth(self.base))
@@ -264,7 +240,9 @@ class _Search:
             unmet: list[tuple[float, _Open]] = []
             for way in front:
                 end = way.steps[-1].end
-                gain = way.score - (before[covering[end]] - before[index_at[way.start]])
+                # Where a hidden token may begin, it may take the place of all that follows.
+                until = -1 if self._lattice.first_hidden(end) else covering[end]
+                gain = way.score - (before[until] - before[index_at[way.start]])
                 if gain < -LOSS:
                     continue
                 if end in index_at:
@@ -300,8 +278,20 @@ class _Search:
             for node, token_id, score in zip(nodes, base.ids[at], base.scores[at], strict=False):
                 weight += self._scores.score(node, token_id) - score
             ids = tuple(step.token_id for step in way.steps)
-            found.append(Weighed(Change(way.start, way.steps[-1].end, ids), weight, len(ids) - (at.start - start)))
+            growth = count_tokens(ids) - count_tokens(base.ids[start : at.start])
+            found.append(Weighed(Change(way.start, way.steps[-1].end, ids), weight, growth))
         return found
+
+
+def _lengths(question: Question, ids: Sequence[int]) -> Lengths:
+    """Weigh how many tokens more than in these ids there may be."""
+    return Lengths() if question.length is None else Lengths({question.length - count_tokens(ids): 0.0}, BILL_ERRS)
+
+
+def _seen(path: Path) -> float:
+    """Log-probability of the text of a path: without a hidden tail, unless that is part of it."""
+    is_behind = path.ids[-1] < 0 and path.bounds[-2] == path.bounds[-1] - 1
+    return sum(path.scores[:-1]) if is_behind else path.score
 
 
 def _running(scores: Sequence[float]) -> list[float]:

@@ -8,10 +8,9 @@ from typing import Any, Final
 
 from eagletui.arbitration import Arbitration, Ruled, likelihood_objects
 from eagletui.core.fidelity import EVIDENCE, same_up_to_last_whole_character
-from eagletui.core.opinions import Answer, Doubts, Question, canonical_ids, obstacle, sampled_length
+from eagletui.core.opinions import Answer, Doubts, Question, canonical_ids, differing_spans, obstacle, sampled_length
 from eagletui.core.posterior import calibrate
 from eagletui.core.sampling import CUTS_FIRST, Sampling
-from eagletui.core.tokdiff import align
 from eagletui.core.vocabulary import Vocabulary
 from eagletui.reconstruct import Job, Outcome, Progress, Recorded, finding_object, line_object
 from eagletui.tokens.answer import Rebuilt
@@ -151,7 +150,7 @@ def _with_ruling(rebuilt: Rebuilt, ruled: Ruled, vocabulary: Vocabulary) -> Rebu
         offset=ruling.offset,
         drift=ruling.drift,
         tail_trimmed=ruling.tail_trimmed,
-        spans=align(ruling.ids, canonical, vocabulary) if ruling.ids != canonical else (),
+        spans=differing_spans(ruling.ids, canonical, vocabulary),
     )
 
 

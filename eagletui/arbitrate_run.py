@@ -20,9 +20,17 @@ from eagletui.core.errors import InputError, RunError
 from eagletui.core.fidelity import EVIDENCE, PROVED, Evidence, Usability
 from eagletui.core.findings import Finding
 from eagletui.core.likelihood import FAR_OFF, KINDS, Likelihood, Structure, impostor_finding, structure_findings
-from eagletui.core.opinions import ASKED, Answer, Doubts, Question, canonical_ids, obstacle, sampled_length
+from eagletui.core.opinions import (
+    ASKED,
+    Answer,
+    Doubts,
+    Question,
+    canonical_ids,
+    differing_spans,
+    obstacle,
+    sampled_length,
+)
 from eagletui.core.sampling import CUTS_FIRST, Sampling
-from eagletui.core.tokdiff import align
 from eagletui.core.vocabulary import Vocabulary
 from eagletui.ledger.filters import SampleFilter
 from eagletui.ledger.locks import RoleLock
@@ -354,7 +362,7 @@ def _store(
             evidence=ruling.evidence,
             usability=ruling.usability,
             prompt_ids=tokens.prompt_ids,
-            spans=align(ruling.ids, canonical, vocabulary) if ruling.ids != canonical else (),
+            spans=differing_spans(ruling.ids, canonical, vocabulary),
             reason=ruling.reason,
             offset=ruling.offset,
             drift=ruling.drift,

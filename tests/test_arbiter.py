@@ -1,7 +1,10 @@
 """The arbiter against every cut written out and scored by plain forward passes of a tiny model."""
 
+import re
+from collections import defaultdict
+from collections.abc import Iterator
 from itertools import product
-from math import exp
+from math import exp, log
 
 import pytest
 import torch
@@ -17,6 +20,8 @@ from tests.tiny_models import save_tiny_model
 END = 500
 STRINGS = ["".join(letters) for size in (1, 2, 3, 4) for letters in product("abcd", repeat=size)]
 VOCABULARY = Vocabulary.from_pieces({index: text.encode() for index, text in enumerate(STRINGS)}, {"<end>": END})
+TAILS = (b"\xf0", b"\xf0\x9f", b"\x9f", b"c\xf0", b"bc\xf0\x9f")
+TAILED = Vocabulary.from_pieces(dict(enumerate([*map(str.encode, STRINGS), *TAILS])), {"<end>": END})
 PROMPT = (7, 301, 44, 90, 12)
 
 
@@ -77,6 +82,47 @@ def test_the_best_cut_and_its_posterior_are_those_of_all_cuts(
     assert opinion.posterior == pytest.approx(share, abs=0.05)
     assert opinion.margin == pytest.approx(_score(target, best) - _score(target, given), abs=1e-2)
     assert sum(opinion.scores) == pytest.approx(_score(target, best), abs=1e-2)
+
+
+def _cut_inside(text: bytes, *, is_shown: bool) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], float]]:
+    """All that may have been sampled where a cut shows this text: ids that are seen, hidden ones, log weight.
+
+    Half of the servers show every whole character, and maybe that more was there; the others hold a token back until
+    its last character is whole.
+    """
+    behind = [way for size in range(4) for way in product(TAILS, repeat=size) if _stays_open(way)]
+    for until, way in product(range(len(text) + 1), behind):
+        whole = b"".join(way).split(b"\xf0")[0]
+        shows_all, holds_back = text[:until] + whole == text, until == len(text)
+        if shows_all and (way or not is_shown):
+            weight = 0.0 if is_shown or holds_back else log(0.5)
+        elif holds_back and not is_shown:
+            weight = log(0.5)
+        else:
+            continue
+        hidden = tuple(len(STRINGS) + TAILS.index(piece) for piece in way)
+        yield from ((seen, hidden, weight) for seen in _cuts(text[:until]))
+
+
+def _stays_open(way: tuple[bytes, ...]) -> bool:
+    behind = (b"".join(way[: size + 1]) for size in range(len(way)))
+    return all(re.fullmatch(rb"[a-d]*\xf0(\x9f\x9f?)?", data) for data in behind)
+
+
+@pytest.mark.parametrize(("is_shown", "length"), [(True, 2), (False, 2), (False, None)])
+def test_a_cut_inside_a_character_leaves_every_token_possible_that_begins_with_what_is_shown(
+    target: TargetModel, is_shown: bool, length: int | None
+) -> None:
+    weights: dict[tuple[int, ...], float] = defaultdict(float)
+    for seen, hidden, weight in _cut_inside(b"abc", is_shown=is_shown):
+        billed = 0.0 if length in (None, len(seen) + len(hidden)) else BILL_ERRS
+        weights[seen] += exp(_score(target, (*seen, *hidden)) + weight + billed)
+    given = min(_cuts(b"abc"), key=len)
+    question = Question(PROMPT, given, Sampling(), length, cut=True, tail_shown=is_shown)
+    opinion = Arbiter(target, TAILED).ask(question)
+    assert opinion.ids == max(weights, key=lambda seen: weights[seen])
+    assert opinion.posterior == pytest.approx(weights[opinion.ids] / sum(weights.values()), abs=0.05)
+    assert opinion.behind == 3 - len(VOCABULARY.decode(opinion.ids))
 
 
 def test_what_the_model_sampled_is_found_again_from_another_cut(target: TargetModel) -> None:

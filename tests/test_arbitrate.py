@@ -268,6 +268,26 @@ def test_a_file_is_measured_against_its_truth(eagletui: Command, model: Path, tm
     assert (ignored["used_count"], ignored["exact"]) == (False, 2)
 
 
+def test_a_blank_that_is_the_shown_half_of_a_cut_token_is_no_token(eagletui: Command, tmp_path: Path) -> None:
+    vocabulary = TOKENIZER.vocabulary
+    blank, half = vocabulary.id_of(b" "), vocabulary.id_of(b" \xf0\x9f")
+    assert blank is not None
+    assert half is not None
+    halves = save_unigram_model(tmp_path / "halves", vocabulary.size, {GOOD: 0.5, half: 0.3, blank: 1e-4, END: 0.1})
+    lines = [json.loads(_line("whole", " good", [GOOD, END])), json.loads(_line("half", " good ", [GOOD, half, END]))]
+    lines[1]["response"]["choices"][0]["finish_reason"] = "length"
+    lines[1]["response"]["usage"]["completion_tokens"] = 2
+    lines[1]["truth_ids"] = [GOOD, half]
+    (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    options = ["--model", str(halves), "--tokenizer", str(tokenizer_dir()), "--format", "smollm2", "--threads", "1"]
+    out = tmp_path / "out.jsonl"
+    summary = eagletui("arbitrate", str(tmp_path / "in.jsonl"), *options, "--out", str(out), "--json").json
+    assert (summary["exact_before"], summary["exact"], summary["broken"]) == (1, 2, 0)
+    _, cut = map(json.loads, out.read_text().splitlines())
+    assert (cut["output_ids"], cut["raw"], cut["evidence"]) == ([GOOD], " good ", "inferred")
+    assert (cut["tail_trimmed"], cut["drift"], cut["spans"]) == (True, 0, [])
+
+
 def test_answers_of_another_model_in_a_file_are_a_finding_and_so_is_an_end_that_was_hardly_sampled(
     eagletui: Command, tmp_path: Path
 ) -> None:

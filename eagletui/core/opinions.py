@@ -13,7 +13,7 @@ from eagletui.core.findings import WRONG_FORMAT
 from eagletui.core.likelihood import Likelihood
 from eagletui.core.posterior import SURE, least_posterior
 from eagletui.core.sampling import Sampling
-from eagletui.core.tokdiff import Span
+from eagletui.core.tokdiff import Span, align
 from eagletui.core.vocabulary import Vocabulary
 
 ASKED: Final[tuple[Evidence, ...]] = ("counted", "canonical", "conflict")
@@ -45,7 +45,7 @@ class Opinion:
     """What the target model says of an answer."""
 
     ids: tuple[int, ...]
-    """The most likely cut of the same bytes."""
+    """The most likely cut of the same bytes, up to the last token that is shown whole."""
     posterior: float
     """Its probability among all cuts, 0 to 1."""
     margin: float
@@ -56,6 +56,8 @@ class Opinion:
     """Of the given ids."""
     tokens: int
     """Tokens computed, without the prompt."""
+    behind: int = 0
+    """Last bytes of the text that `ids` leave out: they belong to a token that the cut hides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,8 @@ def rule(answer: Answer, opinion: Opinion) -> Ruling:
         return _as_before(
             answer, f"the target model finds {_tokens(len(opinion.ids))} likelier than any cut with the billed count"
         )
+    if not opinion.ids:
+        return _as_before(answer, "the target model finds all of it likelier as part of one token that is not whole")
     if opinion.posterior < least:
         words = f"the target model gives its likeliest cut a probability of {opinion.posterior:.2f}, below {least}"
         return _as_before(answer, words)
@@ -130,7 +134,7 @@ def rule(answer: Answer, opinion: Opinion) -> Ruling:
         reason=words,
         offset=None if answer.billed is None else (answer.offset or 0) + hidden,
         drift=None if answer.billed is None else answer.billed - len(opinion.ids) - (answer.offset or 0) - hidden,
-        tail_trimmed=answer.tail_trimmed or hidden > 0,
+        tail_trimmed=answer.tail_trimmed or hidden > 0 or opinion.behind > 0,
     )
 
 
@@ -203,6 +207,12 @@ def sampled_length(
     cut = not ended and finish_reason == "length"
     # A stop string's own tokens are billed and not shown.
     return (billed - (offset or 0) if billed is not None and (ended or cut) else None), cut
+
+
+def differing_spans(ids: Sequence[int], canonical: Sequence[int], vocabulary: Vocabulary) -> tuple[Span, ...]:
+    """List where ids differ from the canonical encoding, as far as they go."""
+    until = vocabulary.boundaries(canonical).get(len(vocabulary.decode(ids)))
+    return align(ids, canonical[:until], vocabulary)
 
 
 def canonical_ids(ids: Sequence[int], spans: Sequence[Span], vocabulary: Vocabulary) -> tuple[int, ...]:

@@ -2,13 +2,16 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from eagletui.core.alternatives import Lattice
 from eagletui.core.errors import ModelError
+from eagletui.core.hidden_tail import hidden_by, without_mark
 from eagletui.core.sampling import Sampling
 from eagletui.models.load import TargetModel
 from eagletui.models.scoring import Ask, TokenTree
+from eagletui.models.tails import HiddenTails
 
 AT_ONCE: Final = 256
 """Tokens in one forward pass."""
@@ -59,8 +62,8 @@ class PathScores:
         sampling: Sampling,
         lattice: Lattice,
         prompt_ids: Sequence[int],
-        ids: Sequence[int],
-        behind: tuple[int, ...] = (),
+        ids: tuple[int, ...],
+        tails: HiddenTails,
     ) -> None:
         """Score a first tokenization.
 
@@ -69,20 +72,23 @@ class PathScores:
             sampling: how the answer was sampled.
             lattice: its bytes.
             prompt_ids: what it answers.
-            ids: the tokenization.
-            behind: ids whose log-probability is asked behind the last byte.
+            ids: the tokenization, with a mark at the end if the lattice has marks.
+            tails: weighs those.
         """
         self.lattice = lattice
-        self._behind = behind
+        self._tails = tails
         self._tree = TokenTree(target, sampling)
         self._children: dict[tuple[int, int], int] = {}
         bounds = tuple(lattice.boundaries(ids))
-        self._scores, self.likelihood = self._tree.fill(prompt_ids, ids, [self._wanted(offset) for offset in bounds])
+        real = without_mark(ids)
+        self._offsets = list(bounds[: len(real) + 1])
+        """Byte that each node stands before."""
+        self._scores, self.likelihood = self._tree.fill(prompt_ids, real, [*map(self._wanted, self._offsets)])
         """The second: how likely the first tokenization is, against how likely it should be."""
-        for node, token_id in enumerate(ids):
+        for node, token_id in enumerate(real):
             self._children[node, token_id] = node + 1
-        nodes = tuple(range(len(ids) + 1))
-        self.first = Path(tuple(ids), bounds, nodes, self._along(nodes, ids))
+        nodes = (*range(len(real) + 1), *[len(real)] * (len(ids) - len(real)))
+        self.first = Path(ids, bounds, nodes, self._along(nodes, ids))
 
     @property
     def tokens(self) -> int:
@@ -90,8 +96,14 @@ class PathScores:
         return self._tree.nodes
 
     def score(self, node: int, token_id: int) -> float:
-        """Log-probability of a token behind a node: a piece of the lattice there, or one asked for."""
-        return self._scores[node][token_id]
+        """Log-probability of a piece of the lattice, or a mark, behind a node."""
+        scores = self._scores[node]
+        if token_id < 0 and token_id not in scores:
+            offset = self._offsets[node]
+            first = {one: scores[one] + weight for one, weight in self.lattice.first_hidden(offset).items()}
+            behind = self.lattice.data[offset:]
+            scores[token_id] = self._tails.score(hidden_by(token_id), behind, node, first, self._hide)
+        return scores[token_id]
 
     def paths(self, many: Iterable[tuple[int, ...]], known: Path, far: int = FAR) -> list[Path]:
         """Score whole tokenizations.
@@ -130,10 +142,12 @@ class PathScores:
         for parent, steps in chains:
             nodes: list[int] = []
             for step in steps:
-                node = self._children.get((parent, step.token_id))
+                # Behind a mark nothing is scored.
+                node = parent if step.token_id < 0 else self._children.get((parent, step.token_id))
                 if node is None:
                     node = self._children[parent, step.token_id] = first + len(asked)
                     asked.append(Ask(parent, step.token_id, self._wanted(step.end)))
+                    self._offsets.append(step.end)
                 nodes.append(node)
                 parent = node
             found.append(nodes)
@@ -147,18 +161,20 @@ class PathScores:
         Raises:
             ModelError: their scores are others than before, so this model does not look at a branch as at a text.
         """
-        start = max(0, len(self.first.ids) - CHECKED)
+        ids = without_mark(self.first.ids)
+        start = max(0, len(ids) - CHECKED)
         base = self._tree.nodes
         asked = [
             Ask(self.first.nodes[start] if index == start else base + index - start - 1, token_id, (following,))
-            for index, (token_id, following) in enumerate(zip(self.first.ids, self.first.ids[1:], strict=False))
+            for index, (token_id, following) in enumerate(pairwise(ids))
             if index >= start
         ]
         again = self._tree.grow(asked)
         self._scores += again
+        self._offsets += self.first.bounds[start + 1 : start + 1 + len(asked)]
         apart = [
             abs(scores[ask.wanted[0]] - known)
-            for ask, scores, known in zip(asked, again, self.first.scores[start + 1 :], strict=True)
+            for ask, scores, known in zip(asked, again, self.first.scores[start + 1 : len(ids)], strict=True)
         ]
         if apart and sorted(apart)[len(apart) // 2] > SAME:
             raise ModelError(
@@ -167,17 +183,20 @@ class PathScores:
                 "everything before."
             )
 
-    def hidden(self, asked: Sequence[Ask]) -> list[int]:
-        """Put tokens behind nodes that are no part of the bytes, and return their nodes."""
+    def _hide(self, asked: Sequence[Ask]) -> tuple[range, list[dict[int, float]]]:
+        """Put tokens into the tree that are no part of the bytes."""
         first = self._tree.nodes
-        self._scores += self._tree.grow(asked)
-        return list(range(first, self._tree.nodes))
+        scores = self._tree.grow(asked)
+        self._scores += scores
+        self._offsets += [self.lattice.end] * len(asked)
+        return range(first, self._tree.nodes), scores
 
     def _wanted(self, offset: int) -> tuple[int, ...]:
-        return tuple(self.lattice.pieces(offset)) if offset < len(self.lattice.data) else self._behind
+        pieces = (token_id for token_id in self.lattice.pieces(offset) if token_id >= 0)
+        return (*pieces, *self.lattice.first_hidden(offset))
 
     def _along(self, nodes: Sequence[int], ids: Sequence[int]) -> tuple[float, ...]:
-        return tuple(self._scores[node][token_id] for node, token_id in zip(nodes, ids, strict=False))
+        return tuple(self.score(node, token_id) for node, token_id in zip(nodes, ids, strict=False))
 
     def _joined(
         self, ids: tuple[int, ...], bounds: tuple[int, ...], known: Path, grown: Sequence[tuple["_Stretch", list[int]]]

@@ -6,7 +6,7 @@ import pytest
 
 from eagletui.core.findings import WRONG_FORMAT, Finding
 from eagletui.core.likelihood import Likelihood
-from eagletui.core.opinions import Answer, Doubts, Opinion, Question, canonical_ids, obstacle, rule
+from eagletui.core.opinions import Answer, Doubts, Opinion, Question, canonical_ids, differing_spans, obstacle, rule
 from eagletui.core.sampling import Sampling
 from eagletui.core.tokdiff import align
 from eagletui.core.vocabulary import Vocabulary
@@ -65,6 +65,24 @@ def test_tokens_hidden_by_a_cut_are_an_offset_and_a_trimmed_tail() -> None:
     cut = replace(CONFLICT, question=replace(CONFLICT.question, cut=True))
     ruling = rule(cut, _opinion((1, 2), 0.99))
     assert (ruling.evidence, ruling.offset, ruling.drift, ruling.tail_trimmed) == ("inferred", 1, 0, True)
+
+
+def test_a_text_that_ends_inside_a_token_is_compared_as_far_as_whole_tokens_go() -> None:
+    vocabulary = Vocabulary.from_pieces({0: b"a", 1: b"b", 2: b"ab", 3: b" ", 4: b" \xf0"}, {})
+    assert differing_spans((2,), (2, 3), vocabulary) == ()
+    (span,) = differing_spans((0, 1), (2, 3), vocabulary)
+    assert (span.offset, span.length, span.a_ids, span.b_ids) == (0, 2, (0, 1), (2,))
+    cut = replace(CONFLICT, question=replace(CONFLICT.question, length=2, cut=True))
+    ruling = rule(cut, replace(_opinion((1,), 0.99), behind=1))
+    assert (ruling.ids, ruling.evidence, ruling.tail_trimmed) == ((1,), "inferred", True)
+    uncounted = rule(replace(cut, question=replace(cut.question, length=None)), replace(_opinion((1,), 0.99), behind=1))
+    assert uncounted.tail_trimmed
+
+
+def test_ids_are_never_taken_away_altogether() -> None:
+    cut = replace(CONFLICT, question=replace(CONFLICT.question, length=1, cut=True))
+    ruling = rule(cut, replace(_opinion((), 0.99), behind=2))
+    assert (ruling.ids, ruling.evidence, ruling.tail_trimmed) == ((1, 2), "conflict", False)
 
 
 def test_proved_doubted_and_promptless_answers_are_not_asked_about() -> None:
