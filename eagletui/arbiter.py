@@ -47,6 +47,12 @@ LOSS: Final = 8.0
 WINDOW: Final = 6
 """Tokens behind a change on which it is weighed."""
 
+GLANCE: Final = 2
+"""Tokens behind it on which it is weighed first."""
+
+HARDLY: Final = 6.0
+"""Changes that make the answer less likely by so much, in log, at that glance are not weighed further."""
+
 PIECES: Final = 5
 """Most pieces of a change."""
 
@@ -265,21 +271,34 @@ class _Search:
     def _weighed(
         self, base: Path, met: Sequence[_Open], index_at: Mapping[int, int], before: Sequence[float]
     ) -> list[Weighed]:
-        """Weigh changes on their own pieces and on the tokens behind them."""
-        tails = [slice(index_at[way.steps[-1].end], index_at[way.steps[-1].end] + WINDOW) for way in met]
+        """Weigh changes on their own pieces and on the tokens behind them: a glance, and more where that is likely."""
+        weights = self._weights(base, met, index_at, before, GLANCE)
+        likely = [place for place, weight in enumerate(weights) if weight >= -HARDLY]
+        closer = self._weights(base, [met[place] for place in likely], index_at, before, WINDOW)
+        for place, weight in zip(likely, closer, strict=True):
+            weights[place] = weight
+        found: list[Weighed] = []
+        for way, weight in zip(met, weights, strict=True):
+            ids = tuple(step.token_id for step in way.steps)
+            growth = count_tokens(ids) - count_tokens(base.ids[index_at[way.start] : index_at[way.steps[-1].end]])
+            found.append(Weighed(Change(way.start, way.steps[-1].end, ids), weight, growth))
+        return found
+
+    def _weights(
+        self, base: Path, met: Sequence[_Open], index_at: Mapping[int, int], before: Sequence[float], window: int
+    ) -> list[float]:
+        """Weigh changes on their own pieces and on so many tokens behind them."""
+        tails = [slice(index_at[way.steps[-1].end], index_at[way.steps[-1].end] + window) for way in met]
         chains = [
             (way.node, [way.steps[-1], *map(Step, base.ids[at], base.bounds[at.start + 1 : at.stop])])
             for way, at in zip(met, tails, strict=True)
         ]
-        found: list[Weighed] = []
+        found: list[float] = []
         for way, at, nodes in zip(met, tails, self._scores.follow(chains), strict=True):
-            start = index_at[way.start]
-            weight = way.score - (before[at.start] - before[start])
+            weight = way.score - (before[at.start] - before[index_at[way.start]])
             for node, token_id, score in zip(nodes, base.ids[at], base.scores[at], strict=False):
                 weight += self._scores.score(node, token_id) - score
-            ids = tuple(step.token_id for step in way.steps)
-            growth = count_tokens(ids) - count_tokens(base.ids[start : at.start])
-            found.append(Weighed(Change(way.start, way.steps[-1].end, ids), weight, growth))
+            found.append(weight)
         return found
 
 
