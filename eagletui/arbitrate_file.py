@@ -61,7 +61,7 @@ def arbitrate_file(
         zip(records, outcome.rebuilt, outcome.prompt_ids, strict=True)
     ):
         endpoint = recorded.reply.endpoint or ""
-        why_not = obstacle(rebuilt.evidence, rebuilt.usability, rebuilt.output_ids, prompt_ids)
+        why_not = obstacle(rebuilt.evidence, rebuilt.usability, rebuilt.output_ids, prompt_ids, rebuilt.raw)
         why_not = why_not or doubts.obstacle(endpoint)
         if why_not is not None or rebuilt.output_ids is None or prompt_ids is None:
             skipped[why_not or "no ids"] += 1

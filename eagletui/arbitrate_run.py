@@ -287,7 +287,11 @@ class _Cases:
         if unknown is not None:
             return "an id is not in the vocabulary"
         why_not = obstacle(
-            cast(Evidence, tokens.evidence), cast(Usability, label.usability), tokens.output_ids, tokens.prompt_ids
+            cast(Evidence, tokens.evidence),
+            cast(Usability, label.usability),
+            tokens.output_ids,
+            tokens.prompt_ids,
+            tokens.raw,
         )
         return why_not or self._doubts.obstacle(item.row.endpoint or "")
 

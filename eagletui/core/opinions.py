@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from typing import Final, Protocol
 
-from eagletui.core.fidelity import HIDDEN_TAIL, PROVED, Evidence, Usability
+from eagletui.core.fidelity import HIDDEN_TAIL, PROVED, REPLACEMENT, Evidence, Usability
 from eagletui.core.findings import WRONG_FORMAT
 from eagletui.core.likelihood import Likelihood
 from eagletui.core.posterior import SURE, least_posterior
@@ -139,15 +139,25 @@ def rule(answer: Answer, opinion: Opinion) -> Ruling:
 
 
 def obstacle(
-    evidence: Evidence, usability: Usability, ids: Sequence[int] | None, prompt_ids: Sequence[int] | None
+    evidence: Evidence, usability: Usability, ids: Sequence[int] | None, prompt_ids: Sequence[int] | None, raw: str
 ) -> str | None:
-    """Tell why the arbiter is not asked about an answer, as a phrase; None where it may be."""
+    """Tell why the arbiter is not asked about an answer, as a phrase; None where it may be.
+
+    Args:
+        evidence: of the ids.
+        usability: of the answer.
+        ids: of the answer.
+        prompt_ids: what it answers.
+        raw: its text.
+    """
     if evidence in PROVED or evidence == "inferred":
         return f"already {evidence}"
     if not ids:
         return "no ids"
     if usability not in SOUND:
         return f"the answer is {usability}"
+    if REPLACEMENT in raw:
+        return "the text has U+FFFD, which stands for bytes that it does not tell"
     return None if prompt_ids else "the prompt's ids are not known"
 
 

@@ -86,11 +86,15 @@ def test_ids_are_never_taken_away_altogether() -> None:
 
 
 def test_proved_doubted_and_promptless_answers_are_not_asked_about() -> None:
-    assert obstacle("served", "usable", (1,), (9,)) == "already served"
-    assert obstacle("counted", "text_suspect", (1,), (9,)) == "the answer is text_suspect"
-    assert obstacle("counted", "usable", (), (9,)) == "no ids"
-    assert obstacle("counted", "usable", (1,), None) == "the prompt's ids are not known"
-    assert obstacle("conflict", "resegmented", (1,), (9,)) is None
+    assert obstacle("served", "usable", (1,), (9,), "b") == "already served"
+    assert obstacle("counted", "text_suspect", (1,), (9,), "b") == "the answer is text_suspect"
+    assert obstacle("counted", "usable", (), (9,), "") == "no ids"
+    assert obstacle("counted", "usable", (1,), None, "b") == "the prompt's ids are not known"
+    assert obstacle("conflict", "resegmented", (1,), (9,), "b") is None
+
+
+def test_a_text_with_characters_that_stand_for_unknown_bytes_is_not_asked_about() -> None:
+    assert (obstacle("counted", "usable", (1,), (9,), "b\ufffdc") or "").startswith("the text has U+FFFD")
 
 
 def test_findings_keep_the_arbiter_from_doubted_texts_and_counts() -> None:
