@@ -9,7 +9,7 @@ on the same side, and nothing else in the set has a say.
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from eagletui.core.errors import InputError
@@ -42,9 +42,12 @@ def joins_validation(sample_key: str, percent: float) -> bool:
         sample_key: the ledger's; suffixes for answer and turn do not count.
         percent: share of prompts to validate on, 0 to 100.
     """
-    prompt_key = _SUFFIX.sub("", sample_key) or sample_key
-    digest = hashlib.sha256(prompt_key.encode("utf-8", "surrogatepass")).digest()
+    digest = hashlib.sha256(_prompt_key(sample_key).encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(digest[:8]) < percent / 100 * 2**64
+
+
+def _prompt_key(sample_key: str) -> str:
+    return _SUFFIX.sub("", sample_key) or sample_key
 
 
 def split_text(rows: int, held_out: int) -> str:
@@ -107,16 +110,25 @@ def place_rows(
         for key in keys
         if key not in known
     ]
+    if validation_percent > 0:
+        added = _with_both_parts(earlier, added)
     rows = [*earlier, *added]
-    if validation_percent > 0 and not earlier:
-        rows = _with_both_parts(rows)
     return tuple(sorted(rows, key=lambda row: row.part == "validation"))
 
 
-def _with_both_parts(rows: list[PlacedRow]) -> list[PlacedRow]:
-    """Fill an empty part of a small set: a trainer refuses a split without rows."""
-    parts = {row.part for row in rows}
-    if len(rows) < 2 or len(parts) == 2:
-        return rows
+def _with_both_parts(earlier: Sequence[PlacedRow], added: list[PlacedRow]) -> list[PlacedRow]:
+    """Fill the empty part of a small set with rows that are new: a trainer refuses a split without rows.
+
+    They are the answers to the last new prompt; where there is one prompt alone, the last of its answers.
+    """
+    parts = {row.part for row in (*earlier, *added)}
+    if not added or len(earlier) + len(added) < 2 or len(parts) == 2:
+        return added
     other: Part = "validation" if parts == {"train"} else "train"
-    return [*rows[:-1], PlacedRow(rows[-1].sample_key, other, rows[-1].since)]
+    settled = {_prompt_key(row.sample_key) for row in earlier}
+    prompts = list(dict.fromkeys(_prompt_key(row.sample_key) for row in added))
+    new = [prompt for prompt in prompts if prompt not in settled]
+    moved = {added[-1].sample_key}
+    if new and len(settled | set(prompts)) > 1:
+        moved = {row.sample_key for row in added if _prompt_key(row.sample_key) == new[-1]}
+    return [replace(row, part=other) if row.sample_key in moved else row for row in added]

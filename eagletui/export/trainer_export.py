@@ -140,6 +140,11 @@ def export_for_trainer(folder: RunFolder, out: Path, asked: Asked) -> TrainerExp
         ModelError: the target is not the one of the features.
     """
     if asked.trainer == "speculators":
+        if asked.validation_percent == 0:
+            raise InputError(
+                "--validation: found 0, expected more: speculators refuses a set without rows to validate on (its "
+                "--train-data-ratio lies between 0 and 1). Nothing was written."
+            )
         prepared.require_datasets()
     out = out.absolute()
     try:
@@ -236,12 +241,11 @@ def _places(folder: RunFolder, reader: LedgerReader) -> dict[str, FeaturePlace]:
 
 
 def _validation_percent(asked: Asked, earlier: TrainerManifest | None) -> float:
+    if asked.trainer == "specforge":
+        return 0.0  # it takes a second folder to validate on, so its one has no such rows
     if asked.validation_percent is not None:
         return asked.validation_percent
-    if earlier is not None:
-        return earlier.validation_percent
-    # SpecForge takes a second folder to validate on, so its one has no such rows.
-    return VALIDATION_PERCENT if asked.trainer == "speculators" else 0.0
+    return VALIDATION_PERCENT if earlier is None else earlier.validation_percent
 
 
 def _row(key: str, part: Literal["train", "validation"], since: int, gathered: Gathered) -> ExportedRow:

@@ -236,6 +236,36 @@ def test_adding_samples_keeps_order_sides_vocabulary_and_files(tmp_path: Path) -
     assert verify(made, out, code=0) == {}
 
 
+def test_a_folder_of_one_row_can_be_trained_on_once_it_has_grown(tmp_path: Path) -> None:
+    from speculators.train.dataloader import create_train_val_loaders
+
+    made = make_run(tmp_path, (17,))
+    out = tmp_path / "out"
+    first = export(made, "speculators", out)
+    assert any("refuses a set of one row" in note for note in first["notes"])
+    add_samples(made, (12, 30))
+    ratio = _ratio(export(made, "speculators", out))
+    train, validation = create_train_val_loaders(
+        data_path=str(out),
+        total_seq_len=8192,
+        hidden_states_dtype=torch.bfloat16,
+        vllm_endpoint="http://127.0.0.1:1/v1",
+        on_missing="raise",
+        verifier_name_or_path=str(made.model),
+        request_timeout=1.0,
+        max_retries=0,
+        generation_validation_retries=0,
+        max_consecutive_generation_failures=1,
+        hidden_size=64,
+        num_target_layers=3,
+        num_workers=0,
+        prefetch_factor=1,
+        preprocess=None,
+        train_data_ratio=ratio,
+    )
+    assert (len(train.dataset), len(validation.dataset)) in ((2, 1), (1, 2))
+
+
 def _ratio(printed: Any) -> float:
     words = shlex.split(printed["command"])
     return float(words[words.index("--train-data-ratio") + 1])

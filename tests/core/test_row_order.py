@@ -57,6 +57,34 @@ def test_a_small_set_has_a_row_on_both_sides_and_keeps_it() -> None:
     assert [row.part for row in place_rows((), keys[:1], 10.0)] == ["train"]
 
 
+def test_a_folder_of_one_row_gets_its_other_side_when_it_grows_and_the_row_stays() -> None:
+    train = [key for key in (f"p{number}" for number in range(100)) if not joins_validation(key, 10.0)]
+    held_out = next(f"p{number}" for number in range(100) if joins_validation(f"p{number}", 10.0))
+    first = place_rows((), train[:1], 10.0)
+    second = place_rows(first, train[:3], 10.0)
+    assert [(row.sample_key, row.part) for row in second] == [
+        (train[0], "train"),
+        (train[1], "train"),
+        (train[2], "validation"),
+    ]
+    other = place_rows((), [held_out], 10.0)
+    grown = place_rows(other, [held_out, f"{held_out}.a1", train[0]], 10.0)
+    assert [(row.sample_key, row.part) for row in grown] == [
+        (train[0], "train"),
+        (held_out, "validation"),
+        (f"{held_out}.a1", "validation"),
+    ]
+
+
+def test_the_row_that_fills_an_empty_part_takes_the_other_answers_to_its_prompt_along() -> None:
+    a, b = [key for key in (f"p{number}" for number in range(100)) if not joins_validation(key, 10.0)][:2]
+    placed = place_rows((), [f"{a}.a0", f"{b}.a0", f"{a}.a1", f"{b}.a1"], 10.0)
+    assert _keys(placed, "train") == [f"{a}.a0", f"{a}.a1"]
+    assert _keys(placed, "validation") == [f"{b}.a0", f"{b}.a1"]
+    alone = place_rows((), [f"{a}.a0", f"{a}.a1"], 10.0)
+    assert [row.part for row in alone] == ["train", "validation"]
+
+
 def test_a_set_that_holds_out_far_more_or_less_than_asked_says_so_and_moves_no_row() -> None:
     keys = [f"p{number}" for number in range(400)]
     held_out = [key for key in keys if joins_validation(key, 10.0)]

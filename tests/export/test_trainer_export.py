@@ -421,6 +421,14 @@ def test_a_disk_that_is_too_small_is_named_before_anything_is_written(
     assert not (tmp_path / "out").exists()
 
 
+def test_speculators_without_rows_to_validate_on_is_refused_before_anything_is_written(
+    shared: ExportedRun, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match="--validation: found 0, expected more: speculators refuses a set without"):
+        export_for_trainer(shared.run, tmp_path / "out", Asked("speculators", validation_percent=0.0))
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_missing_package_is_named_with_the_command_that_installs_it(
     shared: ExportedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
