@@ -1,7 +1,7 @@
 """What computes features: a model in this process, or a server that returns its hidden states."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 import torch
 
@@ -11,6 +11,9 @@ from eagletui.extract.shards import IdsSample
 from eagletui.models.facts import ModelFacts
 
 Engine = Literal["local", "vllm", "sglang", "ray"]
+
+WINDOW_SAMPLES: Final = 64
+"""Samples planned together: enough to fill rows, few enough to look soon at what else there is to do."""
 
 
 class Computed(NamedTuple):
@@ -52,6 +55,10 @@ class Described(Protocol):
 
 class Backend(Described, Protocol):
     """Computes samples with one target model."""
+
+    @property
+    def window_samples(self) -> int:
+        """How many samples to hand over at once; between two windows nothing is computed ahead."""
 
     def compute(self, samples: Sequence[IdsSample], go_on: Callable[[], bool]) -> Iterator[Computed]:
         """Compute samples.

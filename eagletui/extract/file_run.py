@@ -22,7 +22,7 @@ from eagletui.extract.acknowledged import (
 from eagletui.extract.computing import Backend
 from eagletui.extract.describe import describe
 from eagletui.extract.engines import Order, open_backend
-from eagletui.extract.gather import WINDOW_SAMPLES, Gatherer, Progress
+from eagletui.extract.gather import Gatherer, Progress
 from eagletui.extract.ids_file import IdsFile, check_ids_file
 from eagletui.extract.manifest import (
     ListedShard,
@@ -186,8 +186,9 @@ def _extract(job: _Job, backend: Backend, stored: Stored) -> Extracted:
         kind = ShardKind(facts.hidden_size, facts.dtype, stored, capacity, expected_rows=rows)
         gatherer = Gatherer(backend, watching.report, watching.step)
         with ShardWriter(out, first, kind, job.space, commit, watching.report, hold=hold) as writer:
-            for start in range(0, len(missing), WINDOW_SAMPLES):
-                gatherer.add(list(checked.samples(missing[start : start + WINDOW_SAMPLES])), writer, lambda: True)
+            for start in range(0, len(missing), backend.window_samples):
+                window = missing[start : start + backend.window_samples]
+                gatherer.add(list(checked.samples(window)), writer, lambda: True)
     shards = _listed_or_acknowledged(out)
     return Extracted(
         out=str(out),

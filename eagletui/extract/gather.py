@@ -12,9 +12,6 @@ from eagletui.extract.open_shard import LostInFp8
 from eagletui.extract.shard_writer import ShardWriter
 from eagletui.extract.shards import IdsSample
 
-WINDOW_SAMPLES: Final = 64
-"""Samples planned together: enough to fill rows, few enough to stop soon."""
-
 _REPORTED_REFUSALS: Final = 20
 
 

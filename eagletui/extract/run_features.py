@@ -23,7 +23,7 @@ from eagletui.extract.acknowledged import Stream
 from eagletui.extract.choices import Choices, Done
 from eagletui.extract.computing import Backend, Described
 from eagletui.extract.engines import Order, open_backend
-from eagletui.extract.gather import WINDOW_SAMPLES, Gatherer, Progress
+from eagletui.extract.gather import Gatherer, Progress
 from eagletui.extract.gauges import MachineReader
 from eagletui.extract.ledger_source import LedgerSource, describe_shard
 from eagletui.extract.manifest import (
@@ -260,7 +260,7 @@ class RunExtractor:
         while not self.stop.is_set():
             writer.check()
             over = self.is_over()
-            samples = self.take(WINDOW_SAMPLES)
+            samples = self.take(gatherer.backend.window_samples)
             if samples:
                 self.phase = "extracting"
                 gatherer.add(samples, writer, lambda: not self.stop.is_set())

@@ -97,7 +97,9 @@ def test_the_next_forward_is_launched_before_one_is_taken(
 
 def test_a_cpu_looks_at_no_forward_ahead(tiny_models: dict[Kind, Path]) -> None:
     capture = Capture(load_target(tiny_models["llama"], dtype="bfloat16", device="cpu"), feature_layers(8))
-    assert LocalBackend(capture, lambda *_: None).lookahead == 0
+    plain = LocalBackend(capture, lambda *_: None)
+    assert (plain.lookahead, plain.window_samples) == (0, 64)
+    assert LocalBackend(capture, lambda *_: None, lookahead=1).window_samples > 64, "a window's end is a stop"
 
 
 def test_what_was_launched_is_yielded_when_the_work_is_ended(

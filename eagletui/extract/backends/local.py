@@ -15,13 +15,16 @@ from eagletui.core.reports import Report
 from eagletui.extract import widened
 from eagletui.extract.attention import Kernel
 from eagletui.extract.capture import Capture, DeviceFullError, Launched, Mode, SelfTest
-from eagletui.extract.computing import Computed, refuse_broken, require_vocabulary
+from eagletui.extract.computing import WINDOW_SAMPLES, Computed, refuse_broken, require_vocabulary
 from eagletui.extract.pack import plan_packs
 from eagletui.extract.shards import IdsSample
 
 SELF_TEST_SAMPLES: Final = 4
 """Real samples that the self-test runs both ways, cut so that they share one pack and need no more memory than work."""
 
+
+AHEAD_SAMPLES: Final = 512
+"""Samples of a window where forwards are launched ahead: many packs, since the device waits at each window's end."""
 
 LEAST_TOKENS: Final = 64
 """Where even a pack of so few does not fit into the device's memory, samples run one by one."""
@@ -41,6 +44,7 @@ class LocalBackend:
         """
         self.capture = capture
         self.lookahead = int(capture.device_kind == "cuda") if lookahead is None else lookahead
+        self.window_samples = AHEAD_SAMPLES if self.lookahead else WINDOW_SAMPLES
         self.mode: Mode | None = None
         """None until the first samples are there."""
         self.choice = "undecided"

@@ -19,7 +19,7 @@ from eagletui.core.errors import ModelError
 from eagletui.core.features import AUX_LAYERS, SLOTS, FeatureLayers
 from eagletui.core.reports import Report
 from eagletui.extract.capture import TOLERANCE
-from eagletui.extract.computing import Computed, refuse_broken, require_vocabulary
+from eagletui.extract.computing import WINDOW_SAMPLES, Computed, refuse_broken, require_vocabulary
 from eagletui.extract.shards import IdsSample
 from eagletui.models.facts import ModelFacts
 from eagletui.models.tail import Tail
@@ -122,6 +122,7 @@ class ServedBackend:
         self.facts = facts
         self.layers = layers
         self.place = server.url
+        self.window_samples = WINDOW_SAMPLES
         self._server = server
         self._report = report
         self._in_flight = in_flight
