@@ -53,15 +53,21 @@ class ShardFile:
             raise
         self._end_bytes = header_bytes
 
-    def append(self, block: memoryview) -> None:
+    def append(self, *block: memoryview) -> None:
         """Write states behind those that are there.
+
+        Args:
+            block: one part after the other.
 
         Raises:
             OSError: the disk refused them; the same call may be made again.
             RunError: what was written before could not be flushed.
         """
-        self._write(block, self._end_bytes)
-        self._end_bytes += len(block)
+        end = self._end_bytes
+        for part in block:
+            self._write(part, end)
+            end += len(part)
+        self._end_bytes = end
 
     def complete(self, shard: OpenShard) -> None:
         """Write what the file holds besides its states.

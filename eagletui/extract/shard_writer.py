@@ -15,7 +15,8 @@ import torch
 
 from eagletui.core.errors import RunError
 from eagletui.core.reports import Report
-from eagletui.extract.open_shard import OpenShard, ShardKind, as_bytes
+from eagletui.extract.byte_ring import ByteRing
+from eagletui.extract.open_shard import OpenShard, ShardKind
 from eagletui.extract.shard_file import ShardFile
 from eagletui.extract.shards import IdsSample, SealedShard
 from eagletui.extract.space import DiskSpace, size_text
@@ -81,6 +82,7 @@ class ShardWriter:
         self._hold = hold
         self._space_poll_s = space_poll_s
         self._queue_bytes = queue_bytes
+        self._ring = ByteRing(queue_bytes)
         self._sent_meanwhile = 0 if self._storage.seals_into is not None else 1
         """Shards that may be without their row when the next one begins."""
         self._place = ExitStack()
@@ -141,12 +143,11 @@ class ShardWriter:
             self._open = OpenShard(self._kind, [sample.key])
             self._opened_at = time.monotonic()
         self._wait_until(lambda: not self._queued_bytes or self._queued_bytes + encoded.bytes <= self._queue_bytes)
-        # The queue needs bytes of its own: those of the caller are a part of a whole forward's.
-        states = encoded.states if encoded.scales is not None else encoded.states.clone()
+        parts = self._ring.copy(encoded.states)  # the caller's are a part of a whole forward's
         self._open.add(sample, encoded.scales)
         with self._changed:
             self._queued_bytes += encoded.bytes
-            self._tasks.append(_Block(as_bytes(states), self._open.header_bytes, self._open.tail_bytes))
+            self._tasks.append(_Block(parts, encoded.bytes, self._open.header_bytes, self._open.tail_bytes))
             self._changed.notify_all()
 
     def seal(self) -> None:
@@ -227,15 +228,21 @@ class ShardWriter:
 
     def _run(self) -> None:
         try:
-            while (task := self._next_task()) is not None:
-                if isinstance(task, _Seal):
-                    self._seal(task.shard)
-                else:
-                    self._append(task)
+            while self._do_next():
+                pass
         except BaseException as error:
             self._fail(error)
         finally:
             self._discard_file()
+
+    def _do_next(self) -> bool:
+        """Do what was asked for next; False where nothing comes any more. A block's memory is free afterwards."""
+        task = self._next_task()
+        if isinstance(task, _Seal):
+            self._seal(task.shard)
+        elif task is not None:
+            self._append(task)
+        return task is not None
 
     def _next_task(self) -> "_Block | _Seal | None":
         with self._changed:
@@ -244,18 +251,18 @@ class ShardWriter:
 
     def _append(self, block: "_Block") -> None:
         if not self._is_given_up:
-            needed = len(block.states) + block.tail_bytes + (block.header_bytes if self._file is None else 0)
+            needed = block.bytes + block.tail_bytes + (block.header_bytes if self._file is None else 0)
             if not self._when_there_is_room(needed, lambda: self._grow(block)):
                 self._is_given_up = True
                 self._discard_file()
         with self._changed:
-            self._queued_bytes -= len(block.states)
+            self._queued_bytes -= block.bytes
             self._changed.notify_all()
 
     def _grow(self, block: "_Block") -> None:
         if self._file is None:
             self._file = ShardFile(self._growing_in, self._number, block.header_bytes, new_attempt(self._storage))
-        self._file.append(block.states)
+        self._file.append(*block.states)
 
     def _seal(self, shard: OpenShard) -> None:
         sealed = self._sealed(shard)
@@ -346,8 +353,10 @@ class ShardWriter:
 
 
 class _Block(NamedTuple):
-    states: memoryview
-    """Of one record, as they lie in the file."""
+    states: tuple[memoryview, ...]
+    """Of one record, as they lie in the file, one part after the other."""
+    bytes: int
+    """Of the states."""
     header_bytes: int
     """Of the shard's file, should this be its first block."""
     tail_bytes: int
