@@ -47,9 +47,8 @@ class Again(NamedTuple):
         if known:
             pico = f"({asked.bound_pico:,} picodollars)"
             each = "" if known == 1 else f" {known:,} requests together,"
-            lines.append(
-                f"At most {format_usd(asked.bound_pico, 6)} {pico}:{each} what is reserved before a request is sent."
-            )
+            most = format_usd(_rounded_up(asked.bound_pico), 6)
+            lines.append(f"At most {most} {pico}:{each} what is reserved before a request is sent.")
         if asked.unbounded:
             lines.append(
                 f"{figures.plural(asked.unbounded, 'sample')} had nothing reserved before: their bound is not known"
@@ -69,6 +68,11 @@ class Again(NamedTuple):
         if asked.later_turns:
             lines.append(f"{figures.plural(asked.later_turns, 'later turn')} that followed them among these.")
         return lines
+
+
+def _rounded_up(pico: int) -> int:
+    """Round to a millionth of a dollar, so that what is shown is never below the bound."""
+    return -(-pico // 10**6) * 10**6
 
 
 def ask_ledger(path: Path, again: Again) -> AskedAgain:

@@ -152,6 +152,13 @@ def _compared(found: re.Match[str]) -> Compared:
     return Compared(figure, _OPERATORS[found.group("operator")], number)
 
 
+def may_go_on_as_field(line: str) -> bool:
+    """Tell whether the last word of a line that is being typed may become the name of a field or a figure."""
+    words = line.split()
+    last = words[-1].lstrip("!") if words and not line.endswith(" ") else ""
+    return bool(last) and any(name.startswith(last) for name in (*FIELDS, *_FIGURES, "features"))
+
+
 def write_filter(wanted: SampleFilter) -> str:
     """Write a filter as the line that gives it."""
     words = [

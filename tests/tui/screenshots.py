@@ -66,7 +66,7 @@ PICTURES: Final = (
     Picture("stop", ("X",), of="paused"),
     Picture("start", ("R",), of="paused"),
     Picture("failed", of="failed"),
-    Picture("retry", ("2", "n", "n", "r"), of="failed"),
+    Picture("retry", ("2", "f", "f", "f", "r"), of="failed"),
     Picture("too-small", sizes=((50, 12),)),
 )
 _FONT: Final = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)

@@ -262,6 +262,11 @@ async def test_a_text_is_searched_for_while_it_is_typed_and_escape_goes_back(bus
         assert "no sample fits" in screens.text
         await screens.press("enter")
         assert 'filter "no such thing"' in screens.text
+        await screens.press("slash", *["backspace"] * 20)
+        await screens.write("evidence:conflict")
+        assert "60 of 60" in screens.text, "a condition waits for enter, and no beginning of it is searched for"
+        await screens.press("enter")
+        assert "1 of 60" in screens.text
 
 
 async def test_a_search_says_in_how_many_samples_it_has_looked_and_ends_on_escape(

@@ -181,7 +181,7 @@ class AttachScreen(ViewScreen):
 
         return (
             Column("run", 18, lambda line: line.folder.name),
-            Column("state", 19, state),
+            Column("state", 21, state),
             Column("samples", 15, known(share), right=True),
             Column("settled", 10, known(lambda snapshot: figures.usd(snapshot.spend.books.settled_pico)), right=True),
             Column("workers", 26, known(workers), from_width=100),

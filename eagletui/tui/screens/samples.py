@@ -3,6 +3,7 @@
 import asyncio
 from array import array
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,15 @@ from eagletui.ledger.snapshot import Snapshot
 from eagletui.runs import RunFolder
 from eagletui.tui import background, orders, standing
 from eagletui.tui.asking_again import Again, ask_ledger
-from eagletui.tui.filter_line import EXAMPLE, PRESETS, FilterLineError, preset_name, read_filter, write_filter
+from eagletui.tui.filter_line import (
+    EXAMPLE,
+    PRESETS,
+    FilterLineError,
+    may_go_on_as_field,
+    preset_name,
+    read_filter,
+    write_filter,
+)
 from eagletui.tui.keys import View, bindings
 from eagletui.tui.run_view import RunView
 from eagletui.tui.sample_columns import sample_columns
@@ -252,15 +261,16 @@ class SamplesScreen(FramedScreen):
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Search for the text as it is typed; other conditions wait for enter, since half of one fits nothing."""
-        if self._before_typing is None:
+        before, line = self._before_typing, event.value
+        if before is None:
             return
-        try:
-            wanted = read_filter(event.value, self._wanted)
-        except FilterLineError:
-            return
-        if wanted != self._wanted and replace(wanted, text="") == replace(self._wanted, text=""):
-            self._wanted = wanted
-            self._load()
+        if may_go_on_as_field(line):
+            line = " ".join(line.split()[:-1])
+        with suppress(FilterLineError):
+            wanted = replace(before, text=read_filter(line, before).text)
+            if wanted != self._wanted:
+                self._wanted = wanted
+                self._load()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Apply the filter line, or say what is wrong with it."""
