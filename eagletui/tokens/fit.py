@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from eagletui.core.chat import Message, Prompt
+from eagletui.core.chat import Message, Prompt, ToolCall
 from eagletui.core.errors import FormatError
 from eagletui.core.outputs import OutputFormat, fitted
 from eagletui.core.text import visible
@@ -16,6 +16,8 @@ Level = Literal["error", "warn", "info"]
 _QUESTION = "QUESTIONqv7"
 _ANSWER = "ANSWERxk3"
 _THOUGHT = "THOUGHTzj9"
+_CALL = ToolCall("functions.TOOLwm5:0", "TOOLwm5", '{"KEYnb2": "x"}')
+_TOOLS = '[{"type": "function", "function": {"name": "TOOLwm5", "description": "", "parameters": {"type": "object"}}}]'
 """Sentinels: letters that no template trims, splits or contains."""
 
 
@@ -185,7 +187,7 @@ def _template_checks(tokenizer: Tokenizer, fmt: OutputFormat) -> list[Check]:
         whole = render_text(source, Prompt((question, answer)), fmt, kwargs, add_generation_prompt=False)
     except FormatError as error:
         return [Check("template", False, "info", f"Nothing could be derived from the chat template: {error}")]
-    checks = _opener_checks(tokenizer, fmt, prompt)
+    checks = [*_opener_checks(tokenizer, fmt, prompt), *_call_checks(source, fmt, kwargs)]
     before, found, after = whole.partition(_ANSWER)
     if not found:
         return checks
@@ -204,6 +206,26 @@ def _opener_checks(tokenizer: Tokenizer, fmt: OutputFormat, prompt: str) -> list
     detail += f"closes it with {pair[1]!r}" if closes else f"never closes it: missing {pair[1]!r}"
     detail += f", but lets the model write {pair[0]!r} a second time" if again else ""
     return [Check("template opener", ok, "error", detail, (tokenizer.vocabulary.special_id(pair[1]),))]
+
+
+def _call_checks(source: str, fmt: OutputFormat, kwargs: Mapping[str, object]) -> list[Check]:
+    """A template that renders calls writes them between the format's own structural strings."""
+    written = f"{fmt.tools.open}{fmt.tools.each}{fmt.tools.close}"
+    literals = [literal for literal in fmt.specials if literal in written]
+    asked = Prompt((Message("user", _QUESTION), Message("assistant", None, tool_calls=(_CALL,))), _TOOLS)
+    try:
+        whole = render_text(source, asked, fmt, kwargs, add_generation_prompt=False) if literals else ""
+    except FormatError:
+        return []
+    call = whole.rpartition(_QUESTION)[2]
+    if _CALL.name not in call:
+        return []
+    missing = [literal for literal in literals if literal not in call]
+    detail = f"The chat template writes a call with {len(literals) - len(missing)} of the format's {len(literals)} tags"
+    if missing:
+        detail += f", without {', '.join(map(repr, missing))}"
+    # Headers differ in a tag or two; another syntax shares one at most.
+    return [Check("template call", 2 * len(missing) <= len(literals), "error", detail)]
 
 
 def _template_end(tokenizer: Tokenizer, fmt: OutputFormat, after: str) -> list[Check]:

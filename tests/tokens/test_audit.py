@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -113,3 +114,19 @@ def test_the_command_ends_with_one_when_a_check_fails(tmp_path: Path, kimi: Toke
     (folder / "generation_config.json").write_text('{"eos_token_id": 163533}')
     code, told = audited("--tokenizer", folder, "--format", "kimi-k2.5")
     assert (code, told["ok"]) == (1, False)
+
+
+def test_a_template_that_writes_calls_in_another_syntax_fails(kimi: Tokenizer) -> None:
+    template = (
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content or '' }}"
+        "{% for call in m.tool_calls %}OPENER{{ call.function.name }}(){% endfor %}<|im_end|>\n{% endfor %}"
+    )
+    for opener, ok in (
+        ("<|tool_call_start|>", False),
+        ("<|tool_calls_section_begin|><|tool_call_begin|><|tool_call_end|>", True),
+    ):
+        other = replace(kimi, chat_template=template.replace("OPENER", opener))
+        check = by_name(fit_checks(other, load_format("kimi-k2")), "template call")
+        assert check.ok is ok, check.detail
+    silent = replace(kimi, chat_template=template.replace("{{ call.function.name }}", ""))
+    assert not [c for c in fit_checks(silent, load_format("kimi-k2")) if c.name == "template call"]
