@@ -176,20 +176,27 @@ def create_folder(name: str) -> RunFolder:
     return folder
 
 
+class BeingMadeError(RunError):
+    """Another process is making the run, or has just made it."""
+
+
 @contextlib.contextmanager
 def staged(name: str) -> Iterator[RunFolder]:
     """Give a folder beside the runs in which one is made; it is removed if it still stands at the end.
 
     Raises:
-        RunError: another process is making that run, or the place cannot be written.
+        BeingMadeError: another process is making that run, or has made it meanwhile.
+        RunError: the place cannot be written.
     """
     stage = create_folder(f".{name}.new")
     lock = RoleLock(stage.path, "engine")
     try:
         lock.acquire()
     except LockedError as error:
-        raise RunError(f"Run {name} is being made by another process. {error}") from error
+        raise BeingMadeError(f"Run {name} is being made by another process. {error}") from error
     try:
+        if not lock.is_in_place() or RunFolder(runs_root() / name).ledger_path.is_file():
+            raise BeingMadeError(f"Run {name} was being made by another process, which has ended.")
         for leftover in stage.path.iterdir():
             if leftover.is_dir() and leftover != lock.path.parent:
                 shutil.rmtree(leftover)
@@ -197,8 +204,17 @@ def staged(name: str) -> Iterator[RunFolder]:
                 leftover.unlink()
         yield create_folder(stage.name)
     finally:
-        shutil.rmtree(stage.path, ignore_errors=True)
+        if lock.is_in_place():
+            shutil.rmtree(stage.path, ignore_errors=True)
         lock.release()
+
+
+def await_made(name: str) -> RunFolder | None:
+    """Wait until no other process makes a run of that name; return the run if there is one then."""
+    while is_locked(lock_file(runs_root() / f".{name}.new", "engine")):
+        time.sleep(_POLL_S)
+    folder = RunFolder(runs_root() / name)
+    return folder if folder.ledger_path.is_file() else None
 
 
 def publish(stage: RunFolder, final: RunFolder) -> None:
@@ -292,7 +308,14 @@ _children: Final[dict[int, _Child]] = {}
 """By pid."""
 
 
-def wait_ready(folder: RunFolder, role: SpawnRole, timeout_s: float = 30.0, *, pid: int | None = None) -> None:
+def wait_ready(
+    folder: RunFolder,
+    role: SpawnRole,
+    timeout_s: float = 30.0,
+    *,
+    pid: int | None = None,
+    give_up: Callable[[], bool] = lambda: False,
+) -> None:
     """Wait until a worker has said that it can work.
 
     Args:
@@ -300,6 +323,7 @@ def wait_ready(folder: RunFolder, role: SpawnRole, timeout_s: float = 30.0, *, p
         role: which worker.
         timeout_s: how long to wait.
         pid: the worker's, from `spawn`; None for whichever holds the role.
+        give_up: asked again and again; True ends the wait without an error.
 
     Raises:
         RunError: it died, or was not ready in time; the message quotes the end of its log.
@@ -307,6 +331,8 @@ def wait_ready(folder: RunFolder, role: SpawnRole, timeout_s: float = 30.0, *, p
     deadline = time.monotonic() + timeout_s
     is_ready: Callable[[], bool] = _provider_ready(folder, pid) if role == "provider" else _beats(folder, role, pid)
     while not is_ready():
+        if give_up():
+            return
         if pid is not None and not _is_running(pid):
             # It may have become ready and ended between the two looks.
             if is_ready():

@@ -110,6 +110,19 @@ def test_a_path_is_the_folder_it_leads_to_and_not_one_below_the_runs(
     assert runs.find("./demo").path == (elsewhere / "demo").resolve()
 
 
+def test_whoever_comes_second_to_make_a_run_neither_makes_nor_removes_it(root: Path) -> None:
+    final = runs.RunFolder(root / "a")
+    with runs.staged("a") as stage:
+        with pytest.raises(runs.BeingMadeError, match="is being made by another process"), runs.staged("a"):
+            pass
+        stage.ledger_path.touch()
+        runs.publish(stage, final)
+        with pytest.raises(runs.BeingMadeError, match="which has ended"), runs.staged("a"):
+            pass
+    assert [path.name for path in root.iterdir()] == ["a"]
+    assert runs.await_made("a") == final
+
+
 def test_an_unknown_run_is_answered_with_near_names() -> None:
     with pytest.raises(RunError, match=r"No run named 'demo'\. There are no runs in .*EAGLETUI_RUNS"):
         runs.find("demo")

@@ -87,11 +87,12 @@ def create_run(config: RunConfig) -> tuple[RunFolder, Census]:
     """Make the folder, the ledger and the samples of a new run; on any error nothing is left of it.
 
     Raises:
+        BeingMadeError: another process makes it.
         EagleError: the tokenizer, the format or the prompts are wrong, or the place cannot be written.
     """
     tokenizer = check_config(config)
     final = RunFolder(runs_root() / config.run.name)
-    if final.path.exists():
+    if final.path.exists() and not final.ledger_path.is_file():
         raise RunError(f"{final.path} exists and holds no ledger. Move it away, or use --name.")
     part = _part(config)
     with staged(config.run.name) as stage:

@@ -10,11 +10,11 @@ import typer
 import eagletui
 from eagletui.cli.attach import Ascii, NoMouse
 from eagletui.cli.create import existing, read_config
-from eagletui.cli.follow import follow
 from eagletui.cli.inspect import read_vocabulary, tokens_text
 from eagletui.cli.output import bytes_text, counted, on_terminal, print_pairs, short_path
-from eagletui.cli.run import open_screens, prepare, start_workers, with_options
+from eagletui.cli.run import prepare, with_options
 from eagletui.cli.status import dollars_text, drift_text, exact_text
+from eagletui.cli.workers import open_screens, work
 from eagletui.config import RunConfig
 from eagletui.core.errors import ModelError
 from eagletui.core.lifecycle import FINISHED_RUNS
@@ -54,8 +54,9 @@ def run_demo(config: RunConfig, *, screens: bool, ascii_: bool = False, mouse: b
         mouse: let the app take the mouse.
     """
     folder = prepare(config, existing(config.run.name))
-    joined = start_workers(folder, config, exit_when_paused=not screens)
-    code = open_screens(folder, ascii_=ascii_, mouse=mouse) if screens else follow(folder, config, joined=joined)
+    code = work(folder, config, exit_when_paused=not screens, follows=not screens)
+    if code is None:
+        code = open_screens(folder, ascii_=ascii_, mouse=mouse)
     if code >= SIGNALLED:
         return code
     with LedgerReader(folder.ledger_path) as reader:

@@ -33,21 +33,31 @@ class Interrupts:
     """How often a person asked to end."""
 
     count: int = 0
+    passed_on: int = 0
+    """How many of them the engine that was started here was told."""
 
 
-def follow(folder: RunFolder, config: RunConfig, *, joined: bool = False, patience_s: float | None = None) -> int:
+def follow(
+    folder: RunFolder,
+    config: RunConfig,
+    interrupts: Interrupts,
+    *,
+    joined: bool = False,
+    patience_s: float | None = None,
+) -> int:
     """Print progress until the run's workers have ended, and return the exit code.
 
     Args:
         folder: the run; its workers have been started.
         config: its config.
+        interrupts: counted since before the workers were started.
         joined: somebody else started the engine: an interrupt leaves it at work, and so does a pause.
         patience_s: end an engine that has waited so long for nothing but costs; their holds stay. None: let it wait.
 
     Raises:
         RunError: the engine died in the middle of a run.
     """
-    with _interruptible() as interrupts, LedgerReader(folder.ledger_path) as reader:
+    with LedgerReader(folder.ledger_path) as reader:
         progress = Progress(reader)
         if joined and (left := _look_on(folder, interrupts, progress)) is not None:
             return left
@@ -168,7 +178,6 @@ def _wait(
     Returns:
         Whether it was ended because it waited for nothing but costs for longer than `patience_s`.
     """
-    passed_on = 0
     waits_since: float | None = None
     was_cut_short = False
     while is_locked(folder.lock_path(role)):
@@ -181,17 +190,21 @@ def _wait(
             say(f"{held} of broken requests stays held. To ask what they cost: eagletui run {folder.name}")
             if (worker := is_alive(folder, role)) is not None:
                 _signal(worker.pid)
-        if interrupts.count > passed_on:
-            passed_on += 1
-            if (worker := is_alive(folder, role)) is not None:
-                _signal(worker.pid)
-            say(
-                "Interrupted: what is in flight comes to its end; Ctrl-C again breaks it off."
-                if passed_on == 1
-                else "Interrupted again: stopping now."
-            )
+        if interrupts.count > interrupts.passed_on and (worker := is_alive(folder, role)) is not None:
+            pass_on(interrupts, worker.pid)
         time.sleep(POLL_S)
     return was_cut_short
+
+
+def pass_on(interrupts: Interrupts, pid: int) -> None:
+    """Tell a worker of one more interrupt, and say what that does: the first drains, the second stops."""
+    interrupts.passed_on += 1
+    _signal(pid)
+    say(
+        "Interrupted: what is in flight comes to its end; Ctrl-C again breaks it off."
+        if interrupts.passed_on == 1
+        else "Interrupted again: stopping now."
+    )
 
 
 def _only_costs_are_open(snapshot: Snapshot) -> bool:
@@ -249,7 +262,7 @@ def _signal(pid: int) -> None:
 
 
 @contextmanager
-def _interruptible() -> Iterator[Interrupts]:
+def interruptible() -> Iterator[Interrupts]:
     """Count SIGINT and SIGTERM instead of dying of them."""
     interrupts = Interrupts()
 

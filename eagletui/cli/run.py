@@ -9,30 +9,21 @@ import typer
 from eagletui.cli.attach import Ascii, NoMouse
 from eagletui.cli.create import check_config, create_run, existing, given_run, read_config, take_up
 from eagletui.cli.ctl import arguments, order
-from eagletui.cli.follow import DONE, end_helpers, follow, has_work, outcome
+from eagletui.cli.follow import DONE, has_work, outcome
 from eagletui.cli.key_check import require_key
 from eagletui.cli.lifetime import lifetime_checks
-from eagletui.cli.opening import show
 from eagletui.cli.output import counted, on_terminal, say, short_path
+from eagletui.cli.workers import open_screens, work
 from eagletui.config import RUN_NAME, RunConfig, load_config
-from eagletui.core.errors import EagleError, InputError, LockedError, RunError
+from eagletui.core.errors import InputError, LockedError
 from eagletui.core.lifecycle import FINISHED_RUNS
 from eagletui.core.money import format_usd, pico_to_usd_string, usd_to_pico
 from eagletui.core.run_parts import RunPart
 from eagletui.core.text import clean_line
 from eagletui.ingest import Census
-from eagletui.ledger import commands
-from eagletui.ledger.locks import is_locked
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import Verb
-from eagletui.runs import RunFolder, is_alive, job_at_work, refuse_merged, spawn, wait_ready
-
-PROVIDER_READY_S = 60.0
-ENGINE_READY_S = 60.0
-EXTRACTOR_READY_S = 60.0
-WATCHER_READY_S = 60.0
-PROVIDER_GRACE_S = 60
-"""The embedded provider ends so long after the last engine."""
+from eagletui.runs import BeingMadeError, RunFolder, await_made, job_at_work, refuse_merged
 
 
 def run(
@@ -86,16 +77,16 @@ def run(
     if not screens and not has_work(chosen, snapshot):
         say(f"Run {folder.name} is {snapshot.run.state}: nothing is left to do.")
         return outcome(folder, chosen, snapshot)
-    joined = start_workers(folder, chosen, exit_when_paused=not screens and not detach)
-    if detach:
+    follows = not screens and not detach
+    code = work(folder, chosen, exit_when_paused=follows, follows=follows)
+    if code is None and detach:
         say(f"Run {folder.name} is under way. Look at it with: eagletui attach {folder.name}")
         for check in lifetime_checks(os.environ):
             if check.level != "ok":
                 say(f"note: {check.detail}; {check.advice}")
         return 0
-    if screens:
+    if code is None:
         return open_screens(folder, ascii_=ascii_, mouse=not no_mouse)
-    code = follow(folder, chosen, joined=joined)
     if code == DONE:
         say(f"Look: eagletui attach {folder.name}    write data: eagletui export {folder.name} --to jsonl --out DIR")
     return code
@@ -184,26 +175,44 @@ def prepare(
     limits: tuple[tuple[Verb, str | None], ...] = (("stop-at", stop_at), ("cap", cap))
     orders = [(verb, arguments(verb, [text])) for verb, text in limits if text is not None]
     if folder is None:
-        folder, counted_prompts = create_run(config)
-        per_dataset = ", ".join(f"{number:,} {name}" for name, number in counted_prompts.by_dataset.items())
-        samples = counted(counted_prompts.samples_here, "sample")
-        say(f"Run {folder.name}: {samples} ({per_dataset}) in {short_path(folder.path)}")
-        if config.run.part is not None:
-            _say_share(folder, config, counted_prompts)
-        for sentence in counted_prompts.sentences():
-            say(sentence)
+        folder = _make(config)
     else:
-        refuse_merged(folder)
-        job = job_at_work(folder)
-        if job is not None:
-            raise LockedError(f"Run {folder.name} cannot go on now: {job}")
-        config.secret()
-        for sentence in take_up(folder, config):
-            say(sentence)
-        _say_how_far(folder)
+        _go_on(folder, config)
     for verb, args in orders:
         say(order(folder, verb, args).result)
     return folder
+
+
+def _make(config: RunConfig) -> RunFolder:
+    """Make the run, or join another command that makes the same one."""
+    while True:
+        try:
+            folder, made = create_run(config)
+            break
+        except BeingMadeError as error:
+            say(f"{error} This command joins it.")
+            joined = await_made(config.run.name)
+        if joined is not None:
+            _go_on(joined, config)
+            return joined
+    per_dataset = ", ".join(f"{number:,} {name}" for name, number in made.by_dataset.items())
+    say(f"Run {folder.name}: {counted(made.samples_here, 'sample')} ({per_dataset}) in {short_path(folder.path)}")
+    if config.run.part is not None:
+        _say_share(folder, config, made)
+    for sentence in made.sentences():
+        say(sentence)
+    return folder
+
+
+def _go_on(folder: RunFolder, config: RunConfig) -> None:
+    refuse_merged(folder)
+    job = job_at_work(folder)
+    if job is not None:
+        raise LockedError(f"Run {folder.name} cannot go on now: {job}")
+    config.secret()
+    for sentence in take_up(folder, config):
+        say(sentence)
+    _say_how_far(folder)
 
 
 def _say_share(folder: RunFolder, config: RunConfig, whole: Census) -> None:
@@ -223,60 +232,3 @@ def _say_how_far(folder: RunFolder) -> None:
     if snapshot.run.state not in FINISHED_RUNS:
         of = counted(snapshot.samples, "sample")
         say(f"Run {folder.name} exists and goes on: {snapshot.answered:,} of {of} answered.")
-
-
-def start_workers(folder: RunFolder, config: RunConfig, *, exit_when_paused: bool) -> bool:
-    """Start what the run needs and does not have: the embedded provider, the engine, the extractor.
-
-    Returns:
-        True when an engine was at work already.
-
-    Raises:
-        RunError: a worker did not start; the message quotes its log, and nothing that was started here stays.
-    """
-    engine = is_alive(folder, "engine")
-    if engine is not None:
-        say(f"Run {folder.name} is at work already (engine pid {engine.pid}); this command joins it.")
-    try:
-        _start(folder, config, exit_when_paused=exit_when_paused)
-    except EagleError:
-        if not is_alive(folder, "engine"):
-            end_helpers(folder)
-        raise
-    return engine is not None
-
-
-def _start(folder: RunFolder, config: RunConfig, *, exit_when_paused: bool) -> None:
-    if config.provider.kind == "embedded" and config.provider.base_url is None and not is_alive(folder, "provider"):
-        faults = [] if config.provider.faults is None else ["--faults", str(config.provider.faults)]
-        lifetime = ("--end-without-engine", str(PROVIDER_GRACE_S))
-        pid = spawn(folder, "provider", "--backend", config.provider.backend, *lifetime, *faults)
-        wait_ready(folder, "provider", PROVIDER_READY_S, pid=pid)
-    with LedgerReader(folder.ledger_path) as reader:
-        state = reader.run().state
-    if state == "paused":
-        # The order waits in the ledger: the engine finds it before it could end because of the pause.
-        commands.issue(folder.ledger_path, "resume")
-    if config.notify.is_on and not is_alive(folder, "watcher"):
-        # Before the engine, so that nothing it does is missed.
-        wait_ready(folder, "watcher", WATCHER_READY_S, pid=spawn(folder, "watcher"))
-    if not is_alive(folder, "engine"):
-        pid = spawn(folder, "engine", *(["--exit-when-paused"] if exit_when_paused else []))
-        wait_ready(folder, "engine", ENGINE_READY_S, pid=pid)
-    if config.extract.when != "off" and not is_alive(folder, "extractor"):
-        # Whoever ends the workers must find it, so it has to hold its lock before this returns.
-        pid = spawn(folder, "extractor")
-        try:
-            wait_ready(folder, "extractor", EXTRACTOR_READY_S, pid=pid)
-        except RunError as error:
-            say(f"{error}\nThe run goes on without features; later: eagletui extract {folder.name} --model PATH")
-
-
-def open_screens(folder: RunFolder, *, ascii_: bool, mouse: bool) -> int:
-    """Open the app on a run; the workers go on when it is closed."""
-    code = show(folder, ascii_=ascii_, mouse=mouse)
-    with LedgerReader(folder.ledger_path) as reader:
-        ended = reader.run().state in FINISHED_RUNS
-    if ended and not is_locked(folder.lock_path("engine")) and not is_locked(folder.lock_path("extractor")):
-        end_helpers(folder)
-    return code

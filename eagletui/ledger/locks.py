@@ -89,6 +89,14 @@ class RoleLock:
             os.close(self._descriptor)
             self._descriptor = None
 
+    def is_in_place(self) -> bool:
+        """Tell whether the lock is held on the file that lies at its path, and not on one that was moved or removed."""
+        if self._descriptor is None:
+            return False
+        with contextlib.suppress(FileNotFoundError):
+            return os.path.samestat(os.fstat(self._descriptor), self.path.stat())
+        return False
+
     def __enter__(self) -> Self:
         """Take the lock."""
         self.acquire()

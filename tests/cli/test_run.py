@@ -16,10 +16,12 @@ from typing import Any
 import pytest
 
 from eagletui.cli.create import create_run, read_config, take_up
-from eagletui.cli.run import with_options
-from eagletui.ledger.locks import RoleLock
+from eagletui.cli.run import prepare, with_options
+from eagletui.config import RunConfig
+from eagletui.ingest import Census
+from eagletui.ledger.locks import RoleLock, read_holder
 from eagletui.ledger.reader import LedgerReader
-from eagletui.runs import RunFolder, is_alive, workers
+from eagletui.runs import BeingMadeError, RunFolder, SpawnRole, is_alive, spawn, workers
 from tests.cli.conftest import Command, MakeConfig
 
 WAIT_S = 30.0
@@ -200,6 +202,54 @@ def test_an_engine_that_cannot_start_is_named_with_its_log_and_nothing_stays_ali
     assert "The provider of small ended while starting" in ended.err
     assert "no_such_fault" in ended.err
     assert _none_lives(RunFolder(runs / "small"))
+
+
+def test_ctrl_c_while_workers_start_ends_the_engine_that_was_started_and_says_so(
+    eagletui: Command, make_config: MakeConfig, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(folder: RunFolder, role: SpawnRole, *args: str) -> int:
+        pid = spawn(folder, role, *args)
+        if role == "engine":
+            os.kill(os.getpid(), signal.SIGINT)
+        return pid
+
+    monkeypatch.setattr("eagletui.cli.workers.spawn", interrupted)
+    ended = eagletui("run", str(make_config(prompts=40, faults=SLOW)), "--headless")
+    assert ended.code == 130, ended.err
+    assert "Interrupted: what is in flight comes to its end" in ended.err
+    assert "The run can go on: eagletui run small" in ended.err
+    assert _none_lives(RunFolder(runs / "small"))
+    assert _status(eagletui)["samples"]["queued"] > 0
+
+
+def test_a_command_whose_engine_comes_second_joins_the_first(
+    eagletui: Command, make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, _ = create_run(read_config(str(make_config(prompts=2, faults=SLOW))))
+
+    def second(folder: RunFolder, role: SpawnRole, *args: str) -> int:
+        if role == "engine":
+            other = spawn(folder, role, "--exit-when-paused")
+            _until(lambda: (holder := read_holder(folder.lock_path(role))) is not None and holder.pid == other)
+        return spawn(folder, role, *args)
+
+    monkeypatch.setattr("eagletui.cli.workers.spawn", second)
+    ended = eagletui("run", made.name, "--headless")
+    assert ended.code == 0, ended.err
+    assert "is at work already" in ended.err
+    _assert_ledger_agrees_with_books(made)
+
+
+def test_a_command_joins_another_one_that_makes_the_same_run(
+    eagletui: Command, make_config: MakeConfig, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made_elsewhere(config: RunConfig) -> tuple[RunFolder, Census]:
+        create_run(config)
+        raise BeingMadeError("Run small is being made by another process.")
+
+    monkeypatch.setattr("eagletui.cli.run.create_run", made_elsewhere)
+    with LedgerReader(prepare(read_config(str(make_config())), None).ledger_path) as reader:
+        assert reader.snapshot().samples == 4
 
 
 def test_detach_returns_at_once_and_ctl_steers_the_live_engine(

@@ -88,3 +88,16 @@ def test_looking_whether_a_role_is_alive_never_keeps_a_worker_from_starting(tmp_
 def test_a_role_that_nobody_ever_held_is_not_locked(tmp_path: Path) -> None:
     assert not is_locked(lock_file(tmp_path, "engine"))
     assert read_holder(lock_file(tmp_path, "engine")) is None
+
+
+def test_a_lock_whose_folder_was_moved_while_it_was_waited_for_is_not_in_place(tmp_path: Path) -> None:
+    (tmp_path / "stage").mkdir()
+    lock = RoleLock(tmp_path / "stage", "engine")
+    assert not lock.is_in_place()
+    with lock:
+        assert lock.is_in_place()
+        (tmp_path / "stage").rename(tmp_path / "run")
+        assert not lock.is_in_place()
+        (tmp_path / "stage" / "locks").mkdir(parents=True)
+        lock.path.touch()
+        assert not lock.is_in_place(), "another file lies there"
