@@ -180,10 +180,10 @@ class AttachScreen(ViewScreen):
             return f"{figures.count(made.ended)} / {figures.count(made.samples)}"
 
         return (
-            Column("run", 18, lambda line: line.folder.name),
+            Column("run", 16, lambda line: line.folder.name),
             Column("state", 21, state),
             Column("samples", 15, known(share), right=True),
-            Column("settled", 10, known(lambda snapshot: figures.usd(snapshot.spend.books.settled_pico)), right=True),
+            Column("settled", 9, known(lambda snapshot: figures.usd(snapshot.spend.books.settled_pico)), right=True),
             Column("workers", 26, known(workers), from_width=100),
             Column("made", 0, made),
         )
