@@ -33,11 +33,13 @@ _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 class ShardWriter:
     """Takes records and makes shards of them: each record goes into the file of the open shard as it is computed.
 
-    What a death costs is the open shard: the first record of the next one is taken when the one before is committed. A
-    storage behind a URL takes longer to send to, so there one shard is sent while the next one grows, and a death costs
-    both. What memory holds is a queue of bounded size, and ids; a disk that is slower than the device fills the queue,
-    and then the caller waits. A full disk stops the writing, not the work done: what is in the queue waits until there
-    is room. As a context manager it finishes what it was given, and abandons it where the block raises.
+    What a death costs is the open shard: the first record of the next one is taken when the one before is committed.
+    The device does not stop for that: where forwards are launched ahead, one is under way, and its rows are not done
+    before they are taken. A storage behind a URL takes longer to send to, so there one shard is sent while the next
+    one grows, and a death costs both. What memory holds is a queue of bounded size, and ids; a disk that is slower than
+    the device fills the queue, and then the caller waits. A full disk stops the writing, not the work done: what is in
+    the queue waits until there is room. As a context manager it finishes what it was given, and abandons it where the
+    block raises.
     """
 
     def __init__(
