@@ -22,8 +22,9 @@ def choose(candidates: Sequence[Candidate], budget_tokens: int) -> list[int]:
     """Choose a subset.
 
     Samples of a stratum (a data set, and lengths within a factor of two) stand in a fixed order of their own, those
-    that are there first; all strata are taken from in step until the budget ends. So each has its share of the tokens,
-    and a sample chosen once stays chosen while its stratum keeps its size.
+    that are there first; all strata are taken from in step until the budget ends, past samples that are longer than
+    what is left of it. So each has its share of the tokens, and a sample chosen once stays chosen while its stratum
+    keeps its size.
 
     Args:
         candidates: all samples.
@@ -49,11 +50,18 @@ def choose(candidates: Sequence[Candidate], budget_tokens: int) -> list[int]:
     for _, _, index in sorted(placed):
         if candidates[index].is_there:
             continue
-        left -= candidates[index].tokens
-        if left < 0:
-            break
-        chosen.append(index)
+        if candidates[index].tokens <= left:
+            left -= candidates[index].tokens
+            chosen.append(index)
     return sorted(chosen)
+
+
+def nothing_fits(candidates: Sequence[Candidate], budget_tokens: int) -> str | None:
+    """Say why nothing at all can be chosen, one sentence; None where something can, or is there already."""
+    if not candidates or any(candidate.is_there or candidate.tokens <= budget_tokens for candidate in candidates):
+        return None
+    shortest = min(candidate.tokens for candidate in candidates)
+    return f"No sample fits into a budget of {budget_tokens:,} tokens: the shortest has {shortest:,}."
 
 
 def _rank(key: str) -> bytes:

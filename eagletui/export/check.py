@@ -20,7 +20,7 @@ from eagletui.core.errors import RunError
 from eagletui.core.features import DTYPES, DType, FeatureLayers
 from eagletui.export import prepared
 from eagletui.export.config_check import check_configs
-from eagletui.export.feature_files import FileForm, SpecForgeFile, SpeculatorsFile, owned_files
+from eagletui.export.feature_files import FileForm, SpecForgeFile, SpeculatorsFile, files_like
 from eagletui.export.gathered import ids_digest
 from eagletui.export.ledger_ids import ledger_digests
 from eagletui.export.trainer_files import read_record, trainer_rows
@@ -66,9 +66,11 @@ def verify_export(
     for number, row in enumerate(rows):
         reading.read(number, row, number in picked)
         on_row(number + 1, len(rows))
-    checks = [*reading.checks(), *_vocabulary(folder, manifest, rows, reading.counts)]
+    counts = reading.counts if reading.counted_rows == len(rows) else None
+    checks = [*reading.checks(), *_vocabulary(folder, manifest, counts)]
     if manifest.trainer == "specforge":
-        checks += check_configs(folder, manifest)
+        is_checkpoint = (model / "config.json").is_file()
+        checks += check_configs(folder, manifest, read_checkpoint(model) if is_checkpoint else None)
     if comparing is not None:
         comparing.close()
     if target is not None:
@@ -95,6 +97,7 @@ class _Reading:
         self.counts: Counter[int] = Counter()
         """Sampled tokens of the rows that the draft vocabulary was chosen from."""
         self.all_counts: Counter[int] = Counter()
+        self.counted_rows = 0
         self._form: FileForm = SpeculatorsFile() if manifest.trainer == "speculators" else SpecForgeFile(_no_norm)
         self._ledger_digests = ledger_digests(Path(manifest.ledger), manifest.run)
         self._complete = Faults("complete", "the last export into this folder came to its end")
@@ -122,6 +125,7 @@ class _Reading:
                 self.comparing.add(record)
         if ids is not None:
             sampled = ids[row.prompt_tokens :]
+            self.counted_rows += 1
             self.all_counts.update(sampled)
             if row.since <= self.manifest.vocabulary.since:
                 self.counts.update(sampled)
@@ -135,9 +139,9 @@ class _Reading:
         if not self.rows:
             self._files.add("there are no rows")
         wanted = {row.feature.path for row in self.rows if row.feature is not None}
-        for stray in owned_files(self.folder, self._form.owned):
+        for stray in files_like(self.folder, self._form.loaded):
             if stray not in wanted:
-                self._files.add(f"{stray} is of no row")
+                self._files.add(f"{stray} is of no row, and the trainer would train on it")
         if self.manifest.trainer == "speculators":
             self._check_frequencies()
         for faults in (self._complete, self._files, self._layout, self._ids, self._values):
@@ -202,11 +206,11 @@ def _no_norm(_states: Any) -> Any:
     raise AssertionError("a check writes no files")
 
 
-def _vocabulary(
-    folder: Path, manifest: TrainerManifest, rows: list[ExportedRow], counts: Counter[int]
-) -> Iterator[Check]:
+def _vocabulary(folder: Path, manifest: TrainerManifest, counts: Counter[int] | None) -> Iterator[Check]:
+    """Check the draft vocabulary; without counts, where rows could not be read, not against the rows."""
     facts = manifest.vocabulary
-    faults = Faults("vocabulary", f"the draft vocabulary is the one of export {facts.since}, chosen from its rows")
+    chosen = "not held to its rows, which cannot all be read" if counts is None else "chosen from its rows"
+    faults = Faults("vocabulary", f"the draft vocabulary is the one of export {facts.since}, {chosen}")
     level: Literal["error", "warn"] = "error"
     try:
         vocabulary = read_vocabulary(*load_vocabulary(folder, manifest.trainer, facts.size))
@@ -220,7 +224,7 @@ def _vocabulary(
         )
     elif vocabulary_digest(vocabulary) != facts.sha256:
         faults.add("it is not the one that was exported: stale, or another folder's")
-    elif counts and rows and choose_vocabulary(counts, facts.size, facts.target_size) != vocabulary:
+    elif counts and choose_vocabulary(counts, facts.size, facts.target_size) != vocabulary:
         level = "warn" if facts.ids_changed else "error"
         faults.add("the rows it was chosen from give another one: stale. Export with --new-vocabulary, or keep it")
     check = faults.check()

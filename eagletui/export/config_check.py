@@ -11,14 +11,16 @@ from eagletui.export.mapping import MAPPING_FILE
 from eagletui.export.trainer_folder import TrainerManifest
 from eagletui.export.training import DRAFT_CONFIG, PROMPTS_FILE, SPECFORGE_CONFIG
 from eagletui.extract.checks import Check, Faults
+from eagletui.models.checkpoint import Checkpoint
 
 
-def check_configs(folder: Path, manifest: TrainerManifest) -> Iterator[Check]:
+def check_configs(folder: Path, manifest: TrainerManifest, checkpoint: Checkpoint | None) -> Iterator[Check]:
     """Hold what must match the data to the manifest; everything else in the configs is a person's to change.
 
     Args:
         folder: exported for SpecForge.
         manifest: its manifest.
+        checkpoint: the target's, where it is a folder that the trainer can load.
     """
     faults = Faults("config", f"{SPECFORGE_CONFIG} states the layers, the vocabulary and the limit of this data")
     paths = Faults("paths", f"{SPECFORGE_CONFIG} names files of this folder", level="warn")
@@ -31,6 +33,9 @@ def check_configs(folder: Path, manifest: TrainerManifest) -> Iterator[Check]:
         _expect_path(paths, "model.vocab_mapping_path", model, folder / MAPPING_FILE)
         if (folder / target_head.FOLDER).exists():
             _expect_path(paths, "model.target_model_path", model, folder / target_head.FOLDER)
+            _expect_keys(faults, model, target_head.HEAD_KEY, target_head.EMBEDDING_KEY)
+        elif checkpoint is not None:
+            _expect_keys(faults, model, checkpoint.head_key, checkpoint.embedding_key)
         if manifest.route == "online":
             _expect_path(paths, "data.prompts_path", data, folder / PROMPTS_FILE)
         else:
@@ -62,6 +67,11 @@ def _expect(faults: Faults, file: str, name: str, section: dict[str, Any], wante
     found = section.get(name.rpartition(".")[2])
     if found != wanted:
         faults.add(f"{file}: {name} is {json.dumps(found)}, this data wants {json.dumps(wanted)}")
+
+
+def _expect_keys(faults: Faults, model: dict[str, Any], head: str, embedding: str) -> None:
+    _expect(faults, SPECFORGE_CONFIG, "model.lm_head_key", model, head)
+    _expect(faults, SPECFORGE_CONFIG, "model.embedding_key", model, embedding)
 
 
 def _expect_path(paths: Faults, name: str, section: dict[str, Any], wanted: Path) -> None:

@@ -52,6 +52,9 @@ class FileForm(Protocol):
     owned: "re.Pattern[str]"
     """Paths, relative to the exported folder, that only files of this form have."""
 
+    loaded: "re.Pattern[str]"
+    """Paths of all that the trainer would train on, whoever put it there."""
+
     def path(self, row: int) -> str:
         """Return the file of a row, relative to the exported folder."""
 
@@ -75,6 +78,7 @@ class SpeculatorsFile:
     """
 
     owned = re.compile(r"\Ahidden_states/hs_(\d+)\.safetensors(\.lock)?\Z")
+    loaded = owned
 
     def __init__(self, *, fp8: bool = False) -> None:
         """Take whether the shards hold fp8, which goes into the files as it is."""
@@ -107,6 +111,7 @@ class SpecForgeFile:
 
     GROUP: Final = 2000
     owned = re.compile(r"\Arows_\d+-\d+/data_(\d+)\.ckpt\Z")
+    loaded = re.compile(r".*\.ckpt(\.gz)?\Z", re.DOTALL)
 
     def __init__(self, norm: Callable[[Any], Any]) -> None:
         """Take the target's own final norm, a module that computes on the CPU."""
@@ -164,7 +169,17 @@ def plan_files(
         rows: every row, in order, without its file.
         places: by sample, where its features are.
         hidden_size: H.
+
+    Raises:
+        RunError: a file that the trainer would train on is there, and no export made it.
     """
+    strange = [path for path in files_like(out, form.loaded) if not form.owned.match(path)]
+    if strange:
+        more = f", and {len(strange) - 1} more" if len(strange) > 1 else ""
+        raise RunError(
+            f"{out / strange[0]}{more}: no export made it, and the trainer would train on it. Remove it, or name "
+            "another folder with --out."
+        )
     known = {row.sample: row for row in read_rows(out, JOURNAL if (out / JOURNAL).exists() else ROWS)}
     kept: dict[int, ExportedRow] = {}
     moved: dict[int, tuple[ExportedRow, FeatureFile]] = {}
@@ -233,7 +248,7 @@ def write_files(
             journal.add(done[number])
             step(count, len(plan.missing))
     wanted = {form.path(number) for number in range(len(rows))}
-    for stray in owned_files(out, form.owned):
+    for stray in files_like(out, form.owned):
         if stray not in wanted:
             (out / stray).unlink()
     return [done[number] for number in range(len(rows))]
@@ -251,10 +266,10 @@ def _moved(out: Path, form: FileForm, plan: FilePlan) -> Iterator[tuple[int, Exp
         yield number, replace(row, feature=replace(file, path=form.path(number)))
 
 
-def owned_files(out: Path, owned: "re.Pattern[str]") -> list[str]:
-    """List what lies in a folder under names of a form, relative to it."""
+def files_like(out: Path, pattern: "re.Pattern[str]") -> list[str]:
+    """List the files of a folder whose paths, relative to it, match."""
     found = (os.path.relpath(Path(root) / name, out) for root, _folders, names in os.walk(out) for name in names)
-    return sorted(path for path in found if owned.match(path))
+    return sorted(path for path in found if pattern.match(path))
 
 
 def _records(

@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from eagletui.core.errors import RunError
+from eagletui.core.errors import InputError, RunError
 from eagletui.core.features import Stored, rows_per_shard, shard_number
 from eagletui.core.reports import Report
-from eagletui.core.subset import Candidate, choose
+from eagletui.core.subset import Candidate, choose, nothing_fits
 from eagletui.extract.acknowledged import (
     AcknowledgedShard,
     Stream,
@@ -238,6 +238,8 @@ def _missing(out: Path, checked: IdsFile, listed: tuple[ListedShard, ...], token
         for sample in checked.samples(everything)
     ]
     if token_budget is not None:
+        if why := nothing_fits(candidates, token_budget):
+            raise InputError(why)
         return choose(candidates, token_budget)
     return [index for index in everything if not candidates[index].is_there]
 

@@ -65,7 +65,7 @@ def _ways_out(need: Need, free: int) -> list[str]:
         fits = "which fits" if smaller <= free else "which does not fit either"
         ways.append(f"--dtype fp8 needs {size_text(smaller)}, {fits}")
     tokens = int(free / SIZE_MARGIN) // row_bytes(need.hidden_size, need.stored)
-    if tokens:
+    if tokens * need.samples >= need.tokens:  # at least one sample of the usual length
         ways.append(
             f"--token-budget {need.present_tokens + tokens} takes a subset with every data set and length in its share "
             f"({tokens / need.tokens:.0%} of the tokens{' that wait' if need.present_tokens else ''})"

@@ -17,7 +17,7 @@ from eagletui.core.context import USUAL_LENGTH
 from eagletui.core.errors import InputError, LedgerError, ModelError, RunError
 from eagletui.core.features import Stored, row_bytes, rows_per_shard, shard_number
 from eagletui.core.gauges import ExtractorDetail
-from eagletui.core.subset import Candidate, choose
+from eagletui.core.subset import Candidate, choose, nothing_fits
 from eagletui.core.text import clean_line
 from eagletui.extract.acknowledged import Stream
 from eagletui.extract.choices import Choices, Done
@@ -318,6 +318,8 @@ class RunExtractor:
             return 0
         rows = self._census()
         candidates = [Candidate(row.sample_key, row.dataset, row.tokens, is_there=row.has_features) for row in rows]
+        if why := nothing_fits(candidates, self.choices.token_budget):
+            raise InputError(why)
         chosen = choose(candidates, self.choices.token_budget)
         self.source.only = frozenset(rows[index].sample_id for index in chosen)
         return sum(not row.has_features for row in rows) - len(chosen)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eagletui.core.quantization import differing, kind_of
-from eagletui.core.subset import Candidate, choose
+from eagletui.core.subset import Candidate, choose, nothing_fits
 
 ANY = st.lists(
     st.builds(
@@ -30,6 +30,21 @@ def test_the_budget_is_never_passed_and_nothing_is_chosen_twice(candidates: list
     assert chosen == sorted(set(chosen))
     assert not any(candidates[index].is_there for index in chosen)
     assert _tokens(candidates, chosen) <= max(0, budget - there)
+
+
+@given(ANY, st.integers(0, 5000))
+def test_nothing_is_left_out_that_would_fit(candidates: list[Candidate], budget: int) -> None:
+    chosen = choose(candidates, budget)
+    rest = budget - _tokens(candidates, chosen) - sum(one.tokens for one in candidates if one.is_there)
+    left_out = [one.tokens for i, one in enumerate(candidates) if not one.is_there and i not in chosen]
+    assert all(tokens > rest for tokens in left_out)
+
+
+def test_a_budget_below_every_sample_is_named() -> None:
+    candidates = [Candidate("a", "x", 70), Candidate("b", "x", 1_200)]
+    assert nothing_fits(candidates, 69) == "No sample fits into a budget of 69 tokens: the shortest has 70."
+    assert nothing_fits(candidates, 70) is None
+    assert nothing_fits([*candidates, Candidate("c", "x", 80, is_there=True)], 69) is None
 
 
 @given(ANY)

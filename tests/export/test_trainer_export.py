@@ -22,6 +22,7 @@ from eagletui.export.vocabulary import load_vocabulary, vocabulary_digest
 from eagletui.ledger.orders import TokensResult
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer import LedgerWriter
+from eagletui.models.checkpoint import read_checkpoint
 from tests.export.exported_run import ExportedRun, add_samples, command, export, make_run, verify
 from tests.export.mutations import FAULTS, Fault, damage, make_vocabulary_stale, truncate
 from tests.extract.small_run import create_run
@@ -285,6 +286,18 @@ def test_a_cut_a_missing_and_a_foreign_file_are_found(shared: ExportedRun, copie
     assert "data_3.ckpt is missing" in failed["files"]
     assert "data_33.ckpt is of no row" in failed["files"]
     assert "data_2.ckpt cannot be read" in failed["layout"]
+    assert "vocabulary" not in failed, "what cannot be read says nothing against it"
+
+
+@pytest.mark.parametrize("name", ["copy/x.ckpt", "rows_0-2000/backup.ckpt", "rows_0-2000/data_0.ckpt.gz"])
+def test_a_file_that_the_trainer_would_find_beside_the_rows_is_refused(
+    shared: ExportedRun, copied: Path, name: str
+) -> None:
+    (copied / name).parent.mkdir(exist_ok=True)
+    shutil.copy(copied / "rows_0-2000/data_0.ckpt", copied / name)
+    assert f"{name} is of no row, and the trainer would train on it" in verify(shared, copied, code=1)["files"]
+    with pytest.raises(RunError, match="no export made it"):
+        export_for_trainer(shared.run, copied, Asked("specforge"))
 
 
 def test_a_stale_vocabulary_is_found_even_where_the_manifest_was_made_to_agree(
@@ -314,6 +327,8 @@ def test_a_stale_vocabulary_is_found_even_where_the_manifest_was_made_to_agree(
             "config",
             "eagle_config.eagle_aux_hidden_state_layer_ids is [2, 4, 5]",
         ),
+        ("specforge.json", {"model": {"lm_head_key": "model.embed_tokens.weight"}}, "config", "model.lm_head_key is"),
+        ("specforge.json", {"model": {"embedding_key": "lm_head.weight"}}, "config", "model.embedding_key is"),
         (
             "specforge.json",
             {"model": {"vocab_mapping_path": "/other.pt"}},
@@ -331,18 +346,19 @@ def test_an_edited_config_that_would_train_wrong_is_found(
     (copied / file).write_text(json.dumps(content))
     manifest = find_trainer_manifest(copied)
     assert manifest is not None
-    (found,) = [answer for answer in check_configs(copied, manifest) if answer.name == check]
+    answers = check_configs(copied, manifest, read_checkpoint(shared.model))
+    (found,) = [answer for answer in answers if answer.name == check]
     assert not found.ok
     assert sentence in found.detail
 
 
-def test_what_a_person_may_change_in_a_config_is_no_fault(exported: Path) -> None:
+def test_what_a_person_may_change_in_a_config_is_no_fault(shared: ExportedRun, exported: Path) -> None:
     manifest = find_trainer_manifest(exported)
     assert manifest is not None
     path = exported / "specforge.json"
     before = path.read_text()
     path.write_text(json.dumps({**json.loads(before), "run_id": "mine", "training": {"strategy": "eagle3", "lr": 1}}))
-    answers = [answer.ok for answer in check_configs(exported, manifest)]
+    answers = [answer.ok for answer in check_configs(exported, manifest, read_checkpoint(shared.model))]
     path.write_text(before)
     assert answers == [True, True]
 

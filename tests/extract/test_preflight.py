@@ -44,7 +44,7 @@ def test_what_does_not_fit_is_refused_with_the_figures_and_what_would_fit(tmp_pa
 
 
 def test_the_offered_budget_fits_and_fp8_is_offered_only_where_it_helps(tmp_path: Path) -> None:
-    need = Need(samples=10, tokens=1000, hidden_size=64, stored="float32")
+    need = Need(samples=100, tokens=1000, hidden_size=64, stored="float32")
     with pytest.raises(InputError, match=r"fp8 needs .*, which does not fit either") as caught:
         require_room(_space(tmp_path, 100_000), need, "or elsewhere")
     (tokens,) = re.findall(r"--token-budget (\d+)", str(caught.value))
