@@ -72,6 +72,7 @@ class Gatherer:
                     self.progress.samples += 1
                     self.progress.rows += len(computed.sample.token_ids)
             self.after_sample(self.progress)
+            del computed  # it holds the rows of a whole forward, which would lie in memory during the next one
             started = time.perf_counter()
 
     def _refuse(self, sample: IdsSample, why: str) -> None:
