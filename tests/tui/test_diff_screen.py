@@ -184,6 +184,7 @@ async def test_a_span_deep_in_a_long_answer_is_brought_into_view(busy: Built) ->
         assert "> " in screens.line_with("proved  ")
 
 
+@pytest.mark.slow
 async def test_w_shows_each_line_of_the_text_in_one_row(busy: Built) -> None:
     async with opened(busy, WIDE) as screens:
         await open_on(screens, "s-000006")
@@ -198,6 +199,7 @@ async def test_w_shows_each_line_of_the_text_in_one_row(busy: Built) -> None:
         assert "·kept│·the│[" in screens.text
 
 
+@pytest.mark.slow
 async def test_a_wrong_end_is_told_without_being_asked_for(busy: Built) -> None:
     add_prompts(busy, [("wrong", "b3_magicoder", "Wrong.")])
     with busy.writer() as writer:

@@ -248,6 +248,7 @@ async def test_marked_samples_or_those_of_a_filter_are_exported_as_ids(busy: Bui
         assert "Not exported: Run" in screens.text
 
 
+@pytest.mark.slow
 async def test_a_text_is_searched_for_while_it_is_typed_and_escape_goes_back(busy: Built) -> None:
     async with opened(busy, WIDE) as screens:
         await screens.press("2", "slash")
@@ -297,6 +298,7 @@ async def test_a_search_says_in_how_many_samples_it_has_looked_and_ends_on_escap
         assert "s-000000" in cursor_line(screens)
 
 
+@pytest.mark.slow
 async def test_an_answer_that_is_set_aside_says_so_though_it_was_extracted(busy: Built) -> None:
     with busy.writer() as writer:
         writer.quarantine("embedded/stream")
