@@ -17,9 +17,17 @@ from eagletui.runs import RunFolder
 
 FORMAT: Final = "eagletui-tokens-1"
 DATA_FILE: Final = "train.jsonl"
+VALIDATION_FILE: Final = "validation.jsonl"
 
 
-def export_jsonl(folder: RunFolder, out: Path, *, also: Sequence[str] = (), only: Selection | None = None) -> Exported:
+def export_jsonl(
+    folder: RunFolder,
+    out: Path,
+    *,
+    also: Sequence[str] = (),
+    only: Selection | None = None,
+    validation_apart: bool = False,
+) -> Exported:
     """Write the training set of a run and a manifest beside it.
 
     Both files appear whole or not at all; an earlier export of the same name is replaced only then.
@@ -29,12 +37,14 @@ def export_jsonl(folder: RunFolder, out: Path, *, also: Sequence[str] = (), only
         out: the folder for both files; made if needed.
         also: usabilities beyond the default set.
         only: of these samples alone.
+        validation_apart: rows to validate on go into a file of their own.
 
     Raises:
         RunError: there is nothing to export, or the folder cannot be written.
         InputError: a picked id is not one of the run's.
     """
-    return export_tokens(folder, out, DATA_FILE, FORMAT, _Lines, also=also, only=only)
+    validation = VALIDATION_FILE if validation_apart else None
+    return export_tokens(folder, out, DATA_FILE, FORMAT, _Lines, also=also, only=only, validation_name=validation)
 
 
 class _Lines:

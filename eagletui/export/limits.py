@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eagletui.core.context import served_length, stated_context, vllm_context
-from eagletui.core.errors import InputError
 from eagletui.core.loaders import SPECULATORS_ONLINE, LoaderRule, SampleLength, fitting_length, largest_limit
 
 if TYPE_CHECKING:
@@ -18,8 +17,10 @@ class Limits:
 
     max_length: int
     """The trainer's limit of tokens."""
-    server_length: int | None
+    server_length: int | None = None
     """Context of the vLLM server that computes whole rows; None where there is none."""
+    asked: int | None = None
+    """What a person wanted, where the trainer's server would not start with that."""
 
     @property
     def served(self) -> int | None:
@@ -27,14 +28,20 @@ class Limits:
         return None if self.server_length is None else self.server_length - 1
 
     def notes(self, lengths: Sequence[SampleLength]) -> tuple[str, ...]:
-        """Say how many samples the server refuses."""
+        """Say that another limit was taken, and how many samples the server refuses."""
+        found = []
+        if self.asked is not None:
+            found.append(
+                f"--max-length {self.asked:,} is more than SGLang starts with for this target: the limit is "
+                f"{self.max_length:,}."
+            )
         refused = 0 if self.served is None else sum(sum(length) > self.served for length in lengths)
-        if not refused:
-            return ()
-        return (
-            f"{refused:,} of {len(lengths):,} samples are longer than the {self.served:,} tokens that vLLM takes of "
-            "this target: it refuses each, and speculators ends after 20 refusals in a row.",
-        )
+        if refused:
+            found.append(
+                f"{refused:,} of {len(lengths):,} samples are longer than the {self.served:,} tokens that vLLM takes "
+                "of this target: it refuses each, and speculators ends after 20 refusals in a row."
+            )
+        return tuple(found)
 
 
 def sglang_positions(checkpoint: "Checkpoint | None") -> int | None:
@@ -58,27 +65,12 @@ def trainer_limits(
         longest: tokens of the longest sample.
         checkpoint: of the target, where one is known.
         online: a server computes the hidden states.
-
-    Raises:
-        InputError: the limit is more than the server starts with.
     """
     if rule is SPECULATORS_ONLINE:
         length = asked or fitting_length(rule, longest)
         return Limits(length, served_length(max(longest, length), vllm_positions(checkpoint)))
     context = sglang_positions(checkpoint) if online else None
-    return Limits(asked_length(rule, asked, longest, context), None)
-
-
-def asked_length(rule: LoaderRule, asked: int | None, longest: int, context: int | None) -> int:
-    """Return the limit that a person wants, or a fitting one.
-
-    Raises:
-        InputError: it is more than the trainer's server starts with.
-    """
     largest = largest_limit(rule, context)
     if asked is not None and largest is not None and asked > largest:
-        raise InputError(
-            f"--max-length: found {asked}, expected at most {largest}: the target has {context} positions, and SGLang "
-            "refuses to start with more."
-        )
-    return asked or fitting_length(rule, longest, context)
+        return Limits(largest, asked=asked)
+    return Limits(asked or fitting_length(rule, longest, context))

@@ -1,4 +1,4 @@
-"""A run's training set as one Parquet file of token ids.
+"""A run's training set as Parquet files of token ids, rows to validate on apart.
 
 Columns `data_id`, `input_ids`, `loss_mask`, `packed_loss_mask`, `seq_len` and `loss_tokens` are what TorchSpec, from
 commit 601a44cf on, reads as ids without rendering anything; the others say where a sample comes from and why its ids
@@ -18,6 +18,7 @@ from eagletui.runs import RunFolder
 
 FORMAT: Final = "eagletui-parquet-1"
 DATA_FILE: Final = "train.parquet"
+VALIDATION_FILE: Final = "validation.parquet"
 _BATCH_TOKENS: Final = 1_000_000
 """Of a row group: large enough to read fast, small enough to hold."""
 
@@ -27,11 +28,11 @@ def export_parquet(
 ) -> Exported:
     """Write the training set of a run as Parquet, and a manifest beside it.
 
-    Both files appear whole or not at all; an earlier export of the same name is replaced only then.
+    The files appear whole or not at all; an earlier export of the same name is replaced only then.
 
     Args:
         folder: the run.
-        out: the folder for both files; made if needed.
+        out: the folder for the files; made if needed.
         also: usabilities beyond the default set.
         only: of these samples alone.
 
@@ -40,7 +41,7 @@ def export_parquet(
         RunError: there is nothing to export, or the folder cannot be written.
     """
     _require_pyarrow()
-    return export_tokens(folder, out, DATA_FILE, FORMAT, _Groups, also=also, only=only)
+    return export_tokens(folder, out, DATA_FILE, FORMAT, _Groups, also=also, only=only, validation_name=VALIDATION_FILE)
 
 
 def _require_pyarrow() -> Any:

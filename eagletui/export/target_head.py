@@ -110,10 +110,9 @@ def write_head(out: Path, checkpoint: Checkpoint, xxh3: str | None) -> None:
 def _weights(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
     """Read head, embedding and, where it has a usual name, the final norm; a tied head is the embedding once more."""
     places = weight_places(checkpoint.path)
-    norm = checkpoint.embedding_key.replace("embed_tokens", "norm")
     wanted = {HEAD_KEY: checkpoint.head_key, EMBEDDING_KEY: checkpoint.embedding_key}
-    if norm in places:
-        wanted[NORM_KEY] = norm
+    if checkpoint.norm_key in places:
+        wanted[NORM_KEY] = checkpoint.norm_key
     found = {}
     for name, key in wanted.items():
         with safe_open(checkpoint.path / places[key], framework="pt") as opened:

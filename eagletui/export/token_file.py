@@ -3,9 +3,10 @@
 import hashlib
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Final, Protocol
+from typing import IO, Any, Final, Protocol, Self
 
 import msgspec
 
@@ -37,9 +38,11 @@ class Exported:
     by_text_changed: int
     """Samples whose proved ids would be others if their text were given to a trainer."""
     validation_rows: int
-    """Last rows of the file, to validate on; none in a selection."""
+    """Last rows of the file, or those of the second one; none in a selection."""
     is_split: bool
     """Rows to validate on lie last; a selection keeps its own order."""
+    validation_file: Path | None = None
+    """Where they lie, if not in the same file."""
 
 
 class RowSink(Protocol):
@@ -76,6 +79,23 @@ class CountedStream:
         """Do nothing: the file is flushed once it is whole."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Apart:
+    """The file of rows to validate on."""
+
+    path: Path
+    stream: CountedStream
+    writer: RowSink
+
+    @classmethod
+    def open(cls, files: ExitStack, path: Path, sink: Callable[[CountedStream], RowSink]) -> Self:
+        stream = CountedStream(files.enter_context(Replacement(path)))
+        return cls(path, stream, sink(stream))
+
+    def described(self) -> dict[str, Any]:
+        return {"file": self.path.name, "bytes": self.stream.size, "sha256": self.stream.sha256.hexdigest()}
+
+
 def export_tokens(
     folder: RunFolder,
     out: Path,
@@ -85,11 +105,12 @@ def export_tokens(
     *,
     also: Sequence[str] = (),
     only: Selection | None = None,
+    validation_name: str | None = None,
 ) -> Exported:
     """Write the training set of a run and a manifest beside it.
 
-    Both files appear whole or not at all; an earlier export of the same name is replaced only then. Rows to validate on
-    come last, the same ones in every export.
+    The files appear whole or not at all; an earlier export of the same name is replaced only then. Rows to validate on
+    come last or in a file of their own, the same ones in every export.
 
     Args:
         folder: the run.
@@ -99,6 +120,7 @@ def export_tokens(
         sink: makes the writer of a file.
         also: usabilities beyond the default set.
         only: of these samples alone.
+        validation_name: of the file for rows to validate on, there only if there are any; None: they lie last.
 
     Raises:
         RunError: there is nothing to export, or the folder cannot be written.
@@ -110,20 +132,25 @@ def export_tokens(
     by_text_changed = 0
     try:
         out.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with LedgerReader(folder.ledger_path) as reader, reader.moment(), Replacement(data) as file:
-            stream = CountedStream(file)
+        with LedgerReader(folder.ledger_path) as reader, reader.moment(), ExitStack() as files:
+            stream = CountedStream(files.enter_context(Replacement(data)))
             writer = sink(stream)
+            apart: _Apart | None = None
             if only is None:
                 rows = validation_last(training_rows(reader, census, also), out)
             else:
                 rows = ((row, False) for row in selected_rows(reader, census, also, only))
             validation_rows = 0
             for row, is_held_out in rows:
-                writer.add(row)
+                if is_held_out and validation_name is not None and apart is None:
+                    apart = _Apart.open(files, out / validation_name, sink)
+                (apart.writer if is_held_out and apart is not None else writer).add(row)
                 validation_rows += is_held_out
                 lengths.append(SampleLength(row.prompt_tokens, row.output_tokens))
                 by_text_changed += row.resegmented_spans > 0
             writer.finish()
+            if apart is not None:
+                apart.writer.finish()
             if not census.samples:
                 raise RunError(
                     f"Run {folder.name} has no samples to export"
@@ -132,9 +159,13 @@ def export_tokens(
             described = _describe(reader, census, also, form, name, stream)
             if only is None:
                 described["validation_rows"] = validation_rows
+                if apart is not None:
+                    described["validation_file"] = apart.described()
             else:
                 described["picked"] = len(only.lines)
             model_id = reader.run().model_id
+        if validation_name is not None and apart is None:
+            (out / validation_name).unlink(missing_ok=True)
         with Replacement(manifest) as file:
             file.write(msgspec.json.format(msgspec.json.encode(described), indent=2) + b"\n")
     except OSError as error:
@@ -151,6 +182,7 @@ def export_tokens(
         by_text_changed,
         validation_rows,
         only is None,
+        None if apart is None else apart.path,
     )
 
 

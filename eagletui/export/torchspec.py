@@ -9,7 +9,6 @@ instead of tokenizing anything again. Read in lightseekorg/TorchSpec at 09aa71b1
 import hashlib
 import io
 import os
-import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,19 +22,17 @@ from eagletui.core.features import feature_layers
 from eagletui.core.loaders import TORCHSPEC_CACHE
 from eagletui.core.loss_mask import run_lengths
 from eagletui.export.jsonl import export_jsonl
+from eagletui.export.limits import sglang_positions
 from eagletui.export.replacement import Replacement
 from eagletui.export.token_file import Exported
+from eagletui.export.torchspec_config import LayerOutputs, TrainedOn, write_config
 from eagletui.export.trainer_target import target_if_known
 from eagletui.ledger.reader import LedgerReader
-from eagletui.models.checkpoint import read_checkpoint
+from eagletui.models.checkpoint import Checkpoint, read_checkpoint
 from eagletui.runs import RunFolder
 
-CONFIG_FILE: Final = "torchspec.yaml"
 CACHE_DIR: Final = "cache"
 ENTRIES: Final = "tokenized_dataset"
-
-LayerOutputs = tuple[int, int, int]
-"""Layers whose output is taken, as TorchSpec counts them."""
 
 TOKENS_PER_IMAGE: Final = 3000
 """TorchSpec's default, which is part of the key."""
@@ -61,6 +58,8 @@ class TorchSpecExport:
     cache_file: Path
     key: str
     command: str
+    positions: int | None
+    """Of the target, more than which SGLang does not start with; None: unknown."""
 
 
 def export_torchspec(
@@ -71,7 +70,7 @@ def export_torchspec(
     *,
     also: Sequence[str] = (),
 ) -> TorchSpecExport:
-    """Write the data file, its cache entry and a config that meets it.
+    """Write the data, to train and to validate on, a cache entry for each file and a config that meets them.
 
     Args:
         folder: the run.
@@ -82,33 +81,34 @@ def export_torchspec(
 
     Raises:
         RunError: there is nothing to export, or the folder cannot be written.
+        ModelError: the target is a folder whose config cannot be read.
     """
     out = out.absolute()
-    tokens = export_jsonl(folder, out, also=also)
-    key = hashlib.md5(cache_string(tokens.file, config).encode(), usedforsecurity=False).hexdigest()
+    checkpoint = _checkpoint(folder, Path(config.target_model_path))
+    tokens = export_jsonl(folder, out, also=also, validation_apart=True)
     entries = out / CACHE_DIR / ENTRIES
-    cache_file = entries / f"{key}.pt"
     try:
         entries.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with Replacement(cache_file) as stream:
-            stream.write(_entry(tokens.file))
+        files = [tokens.file, *([] if tokens.validation_file is None else [tokens.validation_file])]
+        places = {data: entries / f"{_key(data, config)}.pt" for data in files}
+        for data, place in places.items():
+            with Replacement(place) as stream:
+                stream.write(_entry(data))
         for old in entries.glob("*.pt"):
-            if old != cache_file:
+            if old not in places.values():
                 old.unlink()
-        _write_config(out, tokens.file, config, layers)
+        trained = TrainedOn(
+            tokens.file, tokens.validation_file, config.target_model_path, config.max_seq_length, layers, checkpoint
+        )
+        command = write_config(out, trained, cache=out / CACHE_DIR, chat_template=config.chat_template)
+        key = places[tokens.file].stem
         manifest = msgspec.json.decode(tokens.manifest.read_bytes())
         manifest["torchspec"] = {"made_for": TORCHSPEC_CACHE.version, "key": key, **asdict(config)}
         with Replacement(tokens.manifest) as stream:
             stream.write(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
     except OSError as error:
         raise RunError(f"{out} cannot be written: {error.strerror or error}.") from error
-    command = shlex.join(
-        [
-            *("python", "-m", "torchspec.train_entry", "--config", str(out / CONFIG_FILE)),
-            *(() if layers is None else (f"inference.aux_hidden_states_layers={_listed(layers)}",)),
-        ]
-    )
-    return TorchSpecExport(tokens, cache_file, key, command)
+    return TorchSpecExport(tokens, places[tokens.file], key, command, sglang_positions(checkpoint))
 
 
 def layers_of(folder: RunFolder, model: Path) -> LayerOutputs | None:
@@ -132,6 +132,19 @@ def layers_of(folder: RunFolder, model: Path) -> LayerOutputs | None:
     if chosen is None:
         return None
     return feature_layers(1 + max(chosen), chosen).outputs
+
+
+def _key(data: Path, config: TorchSpecConfig) -> str:
+    return hashlib.md5(cache_string(data, config).encode(), usedforsecurity=False).hexdigest()
+
+
+def _checkpoint(folder: RunFolder, model: Path) -> Checkpoint | None:
+    """Read the named target's checkpoint, else that of the run's; None where there is neither."""
+    if model.is_dir():
+        return read_checkpoint(model)
+    with LedgerReader(folder.ledger_path) as reader:
+        known = target_if_known(folder, reader)
+    return None if known is None else known.checkpoint
 
 
 def cache_string(data: Path, config: TorchSpecConfig) -> str:
@@ -170,27 +183,3 @@ def _entry(data: Path) -> bytes:
     stream = io.BytesIO()
     torch.save(samples, stream)
     return stream.getvalue()
-
-
-def _write_config(out: Path, data: Path, config: TorchSpecConfig, layers: LayerOutputs | None) -> None:
-    content: dict[str, Any] = {
-        "model": {"target_model_path": config.target_model_path},
-        "dataset": {
-            "train_data_path": str(data),
-            "chat_template": config.chat_template,
-            "last_turn_loss_only": False,
-            "defer_tokenization": False,
-        },
-        "training": {"max_seq_length": config.max_seq_length, "train_with_decode": False},
-        "cache_dir": str(out / CACHE_DIR),
-        "output_dir": str(out.with_name(f"{out.name}-training")),
-    }
-    if layers is not None:
-        content["inference"] = {"aux_hidden_states_layers": list(layers)}
-    with Replacement(out / CONFIG_FILE) as stream:
-        # JSON is YAML.
-        stream.write(msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
-
-
-def _listed(layers: LayerOutputs) -> str:
-    return str(list(layers)).replace(" ", "")

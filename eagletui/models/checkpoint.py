@@ -13,6 +13,7 @@ from eagletui.models.identity import weight_places
 _INDEX: Final = "model.safetensors.index.json"
 _HEAD: Final = "lm_head.weight"
 _EMBEDDING: Final = "model.embed_tokens.weight"
+_NORM: Final = "model.norm.weight"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,8 @@ class Checkpoint:
     head_key: str
     """Name of the head's weight; the embedding's where both are one."""
     embedding_key: str
+    norm_key: str
+    """Of the final norm, as far as its name tells."""
     has_index: bool
     """SpecForge finds the head by a `*.index.json` and cannot read a checkpoint without one."""
     is_nested: bool
@@ -61,8 +64,20 @@ def read_checkpoint(path: Path) -> Checkpoint:
     embedding = _named(keys, _EMBEDDING, "embed_tokens.weight")
     is_tied = bool(config.get("tie_word_embeddings", text.get("tie_word_embeddings", False)))
     head = embedding if is_tied and _HEAD not in keys else _named(keys, _HEAD, _HEAD)
-    has_index = (path / _INDEX).is_file()
-    return Checkpoint(path, num_layers, hidden_size, vocab_size, head, embedding, has_index, text is not config, text)
+    beside = embedding.replace("embed_tokens", "norm")
+    norm = beside if beside in keys else _NORM
+    return Checkpoint(
+        path=path,
+        num_layers=num_layers,
+        hidden_size=hidden_size,
+        vocab_size=vocab_size,
+        head_key=head,
+        embedding_key=embedding,
+        norm_key=norm,
+        has_index=(path / _INDEX).is_file(),
+        is_nested=text is not config,
+        text_config=text,
+    )
 
 
 def _named(keys: set[str], usual: str, tail: str) -> str:

@@ -1,5 +1,7 @@
 """Parquet is readable by Arrow and holds the columns that TorchSpec reads as ids."""
 
+import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,13 @@ def test_parquet_holds_ids_masks_and_their_run_lengths(made: ExportedRun, tmp_pa
 
     printed = export(made, "parquet", tmp_path / "out")
     table = parquet.read_table(printed["file"])
-    rows = {row["data_id"]: row for row in table.to_pylist()}
+    held_out = parquet.read_table(printed["validation_file"])
+    assert (len(table), len(held_out)) == (printed["train_rows"], printed["validation_rows"])
+    rows = {row["data_id"]: row for row in [*table.to_pylist(), *held_out.to_pylist()]}
+    words = shlex.split(printed["command"])
+    config = json.loads(Path(words[words.index("--config") + 1]).read_text())
+    assert config["dataset"]["train_data_path"] == printed["file"]
+    assert config["dataset"]["eval_data_path"] == printed["validation_file"]
     assert set(rows) == set(made.samples)
     for key, (prompt, output) in made.samples.items():
         prompt = prompt or ()

@@ -12,6 +12,7 @@ from eagletui.core.row_order import joins_validation
 from eagletui.export.held_out import validation_last
 from eagletui.export.jsonl import export_jsonl
 from eagletui.export.rows import TrainingRow
+from eagletui.export.selection import read_selection
 from eagletui.runs import RunFolder
 from tests.extract.small_run import answer_samples, create_run
 from tests.tiny_models import save_tiny_model
@@ -73,6 +74,47 @@ def test_rows_to_validate_on_come_last_and_stay_there_when_answers_come_late(tmp
     assert set(after[-second.validation_rows :]) & set(before) == set(held_out)
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert manifest["validation_rows"] == second.validation_rows > first.validation_rows
+
+
+def test_rows_to_validate_on_go_into_a_file_of_their_own_and_one_that_is_stale_goes(tmp_path: Path) -> None:
+    run = create_run(tmp_path / "run", None)
+    answer_samples(run, [((1, 2), (3, number)) for number in range(60)])
+    whole = [line["id"] for line in _lines(export_jsonl(run, tmp_path / "whole").file)]
+    apart = export_jsonl(run, tmp_path / "out", validation_apart=True)
+    assert apart.validation_file == tmp_path / "out" / "validation.jsonl"
+    parts = [[line["id"] for line in _lines(file)] for file in (apart.file, apart.validation_file)]
+    assert [*parts[0], *parts[1]] == whole
+    assert len(parts[1]) == apart.validation_rows > 0
+    manifest = json.loads(apart.manifest.read_text())
+    sha256 = hashlib.sha256(apart.validation_file.read_bytes()).hexdigest()
+    size = apart.validation_file.stat().st_size
+    assert manifest["validation_file"] == {"file": "validation.jsonl", "bytes": size, "sha256": sha256}
+    picked = tmp_path / "picked.txt"
+    picked.write_text("s1\n", encoding="utf-8")
+    export_jsonl(run, tmp_path / "out", only=read_selection(picked), validation_apart=True)
+    assert not apart.validation_file.exists()
+
+
+def test_a_set_that_would_only_be_validated_on_is_trained_on(tmp_path: Path) -> None:
+    held_out = next(f"s{number}" for number in range(100) if joins_validation(f"s{number}", 10))
+    row = TrainingRow(held_out, (1, 2), (0, 1), "served", "usable", None, "d", None, 1, 1, 0, False)
+    assert list(validation_last([row], tmp_path)) == [(row, False)]
+
+
+def test_the_file_says_that_trainers_train_on_all_of_it_to_people_and_in_json(
+    folder: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer_samples(folder, [((1, 2), (3, number)) for number in range(60)], first=5)
+    args = ("export", str(folder.path), "--to", "jsonl", "--out", str(tmp_path / "out"))
+    assert _run(*args, "--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["train_rows"], printed["validation_rows"], printed["validation_file"]) == (63, 0, None)
+    assert any("prepare-data of speculators shuffles all rows together" in note for note in printed["notes"])
+    assert any("SpecForge and prepare-data train on the whole file" in note for note in printed["notes"])
+    assert _run(*args) == 0
+    told = capsys.readouterr().out
+    assert "63 to train on" in told
+    assert all(note in told for note in printed["notes"])
 
 
 def test_answers_to_one_prompt_lie_on_one_side(tmp_path: Path) -> None:

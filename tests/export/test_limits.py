@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from eagletui.cli.app import main
 from eagletui.core.loaders import SPECFORGE_OFFLINE, SPECFORGE_ONLINE, SPECULATORS_ONLINE, SampleLength
 from eagletui.export.limits import Limits, trainer_limits
 from eagletui.models.checkpoint import Checkpoint, read_checkpoint
@@ -41,15 +40,11 @@ def test_specforges_server_starts_within_the_positions_and_what_is_cut_is_counte
     assert (effect["truncated"], effect["dropped"]) == (2, 0)
 
 
-def test_a_limit_that_the_server_would_not_start_with_exits_2_and_writes_nothing(
-    made: ExportedRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "out"
-    with pytest.raises(SystemExit) as end:
-        main(["export", str(made.run.path), "--to", "specforge", "--online", "--out", str(out), "--max-length", "34"])
-    assert end.value.code == 2
-    assert "--max-length: found 34, expected at most 33: the target has 40 positions" in capsys.readouterr().err
-    assert not out.exists()
+def test_a_limit_that_the_server_would_not_start_with_is_lowered_and_told(made: ExportedRun, tmp_path: Path) -> None:
+    printed = export(made, "specforge", tmp_path / "out", "--online", "--max-length", "34")
+    config = json.loads((tmp_path / "out" / "specforge.json").read_text())
+    assert (config["model"]["sglang_context_length"], config["data"]["max_length"]) == (40, 33)
+    assert printed["notes"][-1].startswith("--max-length 34 is more than SGLang starts with for this target")
 
 
 def test_the_server_for_whole_rows_has_the_targets_positions_and_refused_rows_are_told(checkpoint: Checkpoint) -> None:
@@ -63,8 +58,8 @@ def test_the_server_for_whole_rows_has_the_targets_positions_and_refused_rows_ar
 
 
 def test_an_unknown_target_and_features_on_the_disk_know_no_positions(checkpoint: Checkpoint) -> None:
-    assert trainer_limits(SPECFORGE_ONLINE, None, 50, None, online=True) == Limits(2048, None)
-    assert trainer_limits(SPECFORGE_OFFLINE, 4000, 50, checkpoint, online=False) == Limits(4000, None)
+    assert trainer_limits(SPECFORGE_ONLINE, None, 50, None, online=True) == Limits(2048)
+    assert trainer_limits(SPECFORGE_OFFLINE, 4000, 50, checkpoint, online=False) == Limits(4000)
 
 
 def test_the_commands_for_a_file_of_ids_fit_the_target(made: ExportedRun, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 import hashlib
 import json
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,9 @@ import pytest
 import torch
 
 from eagletui.cli.app import main
+from eagletui.export.torchspec import TorchSpecConfig, cache_string
+from eagletui.export.torchspec_config import TrainedOn, write_config
+from eagletui.models.checkpoint import read_checkpoint
 from eagletui.runs import RunFolder
 from tests.export.exported_run import command
 from tests.extract.small_run import answer_samples, create_run
@@ -82,6 +86,52 @@ def test_a_key_that_is_not_met_finds_no_conversation_to_tokenize(folder: RunFold
     printed = _export(folder, tmp_path / "out")
     for line in Path(printed["file"]).read_text().splitlines():
         assert not {"conversations", "messages", "text", "prompt"} & set(json.loads(line))
+
+
+def test_rows_to_validate_on_are_the_eval_data_with_an_entry_of_their_own(folder: RunFolder, tmp_path: Path) -> None:
+    answer_samples(folder, [((1, 2), (3, number)) for number in range(60)], first=2)
+    out = tmp_path / "out"
+    printed = _export(folder, out)
+    dataset = json.loads((out / "torchspec.yaml").read_text())["dataset"]
+    assert dataset["eval_data_path"] == printed["validation_file"] == str(out / "validation.jsonl")
+    config = TorchSpecConfig("moonshotai/kimi-k2.5", 4096, "kimi-k25")
+    counts = []
+    for path in (dataset["train_data_path"], dataset["eval_data_path"]):
+        key = hashlib.md5(cache_string(Path(path), config).encode(), usedforsecurity=False).hexdigest()
+        counts.append(len(torch.load(out / "cache" / "tokenized_dataset" / f"{key}.pt", weights_only=True)))
+    assert counts == [printed["train_rows"], printed["validation_rows"]]
+    assert sum(counts) == 62
+    assert counts[1] > 0
+
+
+def test_the_config_names_the_targets_own_weights_and_a_limit_it_has_no_room_for_is_told(tmp_path: Path) -> None:
+    model = save_tiny_model(tmp_path / "model", "kimi_k25")
+    run = create_run(tmp_path / "run", None)
+    answer_samples(run, [((1, 2), (3, 4, 5))])
+    args = ("export", str(run.path), "--to", "torchspec", "--out", str(tmp_path / "out"), "--model", str(model))
+    rest = ("--chat-template", "kimi-k25", "--json")
+    assert command(*args, *rest, "--max-length", "1024")["notes"] == []
+    named = json.loads((tmp_path / "out" / "torchspec.yaml").read_text())["model"]
+    assert named == {
+        "target_model_path": str(model),
+        "lm_head_key": "language_model.lm_head.weight",
+        "embedding_key": "language_model.model.embed_tokens.weight",
+    }
+    (note,) = command(*args, *rest, "--max-length", "1025")["notes"]
+    assert note == "The target has 1,024 positions, and SGLang does not start with --max-length 1,025."
+
+
+def test_the_config_for_parquet_names_both_files_and_the_targets_own_weights(tmp_path: Path) -> None:
+    checkpoint = read_checkpoint(save_tiny_model(tmp_path / "model", "kimi_k25"))
+    train, validation = tmp_path / "train.parquet", tmp_path / "validation.parquet"
+    trained = TrainedOn(train, validation, str(checkpoint.path), 8192, (1, 3, 4), checkpoint)
+    words = shlex.split(write_config(tmp_path, trained))
+    config = json.loads(Path(words[words.index("--config") + 1]).read_text())
+    assert config["model"]["norm_key"] == "language_model.model.norm.weight"
+    assert config["dataset"]["eval_data_path"] == str(validation)
+    assert config["inference"] == {"aux_hidden_states_layers": [1, 3, 4]}
+    assert "cache_dir" not in config
+    assert "chat_template" not in config["dataset"]
 
 
 def test_another_export_leaves_one_entry(folder: RunFolder, tmp_path: Path) -> None:

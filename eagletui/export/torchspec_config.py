@@ -1,0 +1,73 @@
+"""The run config of TorchSpec beside its data: everything that must match the data, and nothing else."""
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from eagletui.export.replacement import Replacement
+
+if TYPE_CHECKING:
+    from eagletui.models.checkpoint import Checkpoint
+
+CONFIG_FILE: Final = "torchspec.yaml"
+
+LayerOutputs = tuple[int, int, int]
+"""Layers whose output is taken, as TorchSpec counts them."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedOn:
+    """What a training is started with."""
+
+    data: Path
+    validation: Path | None
+    """None: it validates on nothing."""
+    target_model_path: str
+    max_seq_length: int
+    layers: LayerOutputs | None
+    """None leaves them to TorchSpec."""
+    checkpoint: "Checkpoint | None"
+    """Of the target; None where it is only named."""
+
+
+def write_config(out: Path, trained: TrainedOn, *, cache: Path | None = None, chat_template: str | None = None) -> str:
+    """Write the config and return the command line that trains with it.
+
+    Args:
+        out: the exported folder.
+        trained: what on.
+        cache: folder of the cache of tokenized data, for TorchSpec at 09aa71b1; None: later ones need none.
+        chat_template: TorchSpec's name of one; None where nothing asks for it.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    model: dict[str, Any] = {"target_model_path": trained.target_model_path}
+    if trained.checkpoint is not None:
+        model |= {"lm_head_key": trained.checkpoint.head_key, "embedding_key": trained.checkpoint.embedding_key}
+        if cache is None:  # the earlier TorchSpec knows no such key and refuses it
+            model["norm_key"] = trained.checkpoint.norm_key
+    dataset: dict[str, Any] = {"train_data_path": str(trained.data)}
+    if trained.validation is not None:
+        dataset["eval_data_path"] = str(trained.validation)
+    if chat_template is not None:
+        dataset["chat_template"] = chat_template
+    content: dict[str, Any] = {
+        "model": model,
+        "dataset": {**dataset, "last_turn_loss_only": False, "defer_tokenization": False},
+        "training": {"max_seq_length": trained.max_seq_length, "train_with_decode": False},
+        "output_dir": str(out.with_name(f"{out.name}-training")),
+    }
+    if cache is not None:
+        content["cache_dir"] = str(cache)
+    words = ["python", "-m", "torchspec.train_entry", "--config", str(out / CONFIG_FILE)]
+    if trained.layers is not None:
+        content["inference"] = {"aux_hidden_states_layers": list(trained.layers)}
+        words.append(f"inference.aux_hidden_states_layers={str(list(trained.layers)).replace(' ', '')}")
+    with Replacement(out / CONFIG_FILE) as stream:
+        # JSON is YAML.
+        stream.write(msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
+    return shlex.join(words)
