@@ -54,14 +54,18 @@ def sections(calls: tuple[ToolCall, ...], fmt: OutputFormat, losses: Losses, pro
 
 def _combined(ways: Sequence[Sequence[Written]]) -> Iterator[tuple[float, tuple[Written, ...]]]:
     """Yield ways to write all calls with their weights: one habit for all of them first, then each for itself."""
-    seen: set[tuple[Written, ...]] = set()
+    if len(ways) == 1:
+        yield from ((way.weight, (way,)) for way in ways[0])
+        return
+    seen: set[tuple[int, ...]] = set()
     for note in dict.fromkeys(way.note for call in ways for way in call):
         chosen = tuple(next((way for way in call if way.note == note), call[0]) for call in ways)
-        if chosen not in seen:
-            seen.add(chosen)
+        key = tuple(map(id, chosen))
+        if key not in seen:
+            seen.add(key)
             yield min(way.weight for way in chosen), chosen
     for chosen in itertools.islice(itertools.product(*ways), SECTIONS):
-        if chosen not in seen:
+        if tuple(map(id, chosen)) not in seen:
             yield MIXED * math.prod(way.weight for way in chosen), chosen
 
 
