@@ -60,6 +60,13 @@ class Backend(Described, Protocol):
     def window_samples(self) -> int:
         """How many samples to hand over at once; between two windows nothing is computed ahead."""
 
+    def prepare(self, samples: Sequence[IdsSample]) -> None:
+        """Look on a first window of samples whether and how they can be computed; `compute` does so where nobody did.
+
+        Raises:
+            ModelError: nothing can be computed.
+        """
+
     def compute(self, samples: Sequence[IdsSample], go_on: Callable[[], bool]) -> Iterator[Computed]:
         """Compute samples.
 

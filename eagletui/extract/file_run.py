@@ -156,6 +156,7 @@ def _extract(job: _Job, backend: Backend, stored: Stored) -> Extracted:
     at_once = rows if job.stream_ahead is None else min(rows, (job.stream_ahead + 1) * capacity)
     there = sum(shard.rows for shard in _listed_or_acknowledged(out))
     require_room(job.space, Need(len(missing), at_once, facts.hidden_size, stored, there), _ELSEWHERE)
+    backend.prepare(list(checked.samples(missing[: backend.window_samples])))
     watching.start(len(missing), rows)
     stream: Stream | None = None
 

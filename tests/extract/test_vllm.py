@@ -116,6 +116,7 @@ def test_a_request_that_went_wrong_is_sent_again(
     computed = _compute(_backend(tiny_models["llama"], serve(serving)), _samples(40, 7))
     assert [one.refusal for one in computed.values()] == [None, None]
     assert serving.requests == 3 + 2 + 1
+    assert list(serving.folder.iterdir()) == [], "what a failed attempt left lies in memory"
 
 
 @pytest.mark.parametrize(
@@ -274,6 +275,33 @@ def test_another_model_another_type_and_another_machine_are_named(
         _compute(_backend(tiny_models["llama"], url), _samples(40))
     with pytest.raises(ModelError, match="vocabulary of 512"):
         _compute(_backend(tiny_models["llama"], url), [IdsSample("s0", (1, 512), (0, 1))])
+
+
+def test_samples_that_get_no_states_prove_nothing_and_are_refused_alone(
+    tiny_models: dict[Kind, Path], serving: VllmServing, serve: Serve
+) -> None:
+    serving.max_model_len = 50
+    serving.faults = deque(["nan"])
+    computed = _compute(_backend(tiny_models["llama"], serve(serving)), _samples(60, 40, 20, 9))
+    assert [one.refusal for one in computed.values()] == [
+        "60 tokens do not fit: the server takes 49.",
+        None,
+        None,
+        None,
+    ]
+
+
+def test_a_server_that_fails_the_proof_leaves_no_folder_behind(
+    tmp_path: Path, tiny_models: dict[Kind, Path], serving: VllmServing, serve: Serve
+) -> None:
+    serving.last_is_normed = True
+    ids = _write_ids(tmp_path / "ids.jsonl", random_samples((40, 7)))
+    with pytest.raises(Unusable, match="is the stream after the final norm"):
+        _extract_ids(ids, tiny_models["llama"], tmp_path / "out", engine="vllm", server=serve(serving))
+    assert not (tmp_path / "out").exists()
+    serving.last_is_normed, serving.max_model_len = False, 7
+    with pytest.raises(Unusable, match=r"no states for 2 of the longest samples. The last one, sample s1: 7 tokens do"):
+        _extract_ids(ids, tiny_models["llama"], tmp_path / "out", engine="vllm", server=serve(serving))
 
 
 def test_a_server_that_fails_sample_after_sample_ends_the_extraction(

@@ -63,6 +63,12 @@ class LocalBackend:
         """Take the hooks off the model."""
         self.capture.close()
 
+    def prepare(self, samples: Sequence[IdsSample]) -> None:
+        """Run the self-test; see `Backend`."""
+        require_vocabulary(self.facts, samples)
+        if self.mode is None:
+            self._choose([torch.tensor(sample.token_ids, dtype=torch.int64) for sample in samples])
+
     def compute(self, samples: Sequence[IdsSample], go_on: Callable[[], bool]) -> Iterator[Computed]:
         """Compute samples, in an order that fills the device.
 
@@ -76,10 +82,8 @@ class LocalBackend:
         Raises:
             ModelError: ids lie outside the model's vocabulary: it is another model's data.
         """
-        require_vocabulary(self.facts, samples)
+        self.prepare(samples)
         ids = [torch.tensor(sample.token_ids, dtype=torch.int64) for sample in samples]
-        if self.mode is None:
-            self._choose(ids)
         under_way: _UnderWay = deque()
         left: Sequence[int] = range(len(ids))
         while left:

@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
 import torch
@@ -148,11 +149,15 @@ class ServedBackend:
         """What the server stated and what was proved; `undecided` before the first answers."""
         return f"{self._stated}; {self._proof}" if self._proof else "undecided"
 
-    def compute(self, samples: Sequence[IdsSample], go_on: Callable[[], bool]) -> Iterator[Computed]:
-        """Ask for samples and yield them in order; see `Backend`."""
+    def prepare(self, samples: Sequence[IdsSample]) -> None:
+        """Prove the server on the longest samples; see `Backend`."""
         require_vocabulary(self.facts, samples)
         if samples and not self._proof:
             self._prove(samples)
+
+    def compute(self, samples: Sequence[IdsSample], go_on: Callable[[], bool]) -> Iterator[Computed]:
+        """Ask for samples and yield them in order; see `Backend`."""
+        self.prepare(samples)
         waiting = deque(samples)
         running: deque[tuple[IdsSample, Future[Answer | str]]] = deque()
         while waiting or running:
@@ -204,9 +209,9 @@ class ServedBackend:
 
     def _prove(self, samples: Sequence[IdsSample]) -> None:
         """Ask for a few samples whose answers are not kept, and hold them against each other and the model's head."""
-        by_length = sorted(samples, key=lambda sample: len(sample.token_ids))
-        longest = by_length[-1]
-        once, again = (self._answer_of(longest) for _ in range(2))
+        given = self._given(sorted(samples, key=lambda sample: -len(sample.token_ids)))
+        longest, once = next(given)
+        _, again = next(self._given([longest]))
         scale = torch.linalg.vector_norm(once.streams.float()).clamp_min(1e-30)
         error = float(torch.linalg.vector_norm(again.streams.float() - once.streams.float()) / scale)
         if not error <= TOLERANCE[self.facts.dtype]:
@@ -219,15 +224,29 @@ class ServedBackend:
             self._proof = f"asked twice, the states are the same; the last slot is not proved: {why_not}"
             self._report("warn", "server_unproved", f"The server's last stream is not proved: {why_not}.")
             return
-        answers = [once, *(self._answer_of(sample) for sample in by_length[-PROVED_SAMPLES:-1])]
+        answers = [once, *(answer for _, answer in islice(given, PROVED_SAMPLES - 1))]
         self._proof = f"asked twice, the states are the same; {_held_against(tail, answers)}"
         self._report("info", "server_checked", f"{self._stated}; {self._proof}.")
 
-    def _answer_of(self, sample: IdsSample) -> Answer:
-        answer = self._try(sample.token_ids)
-        if isinstance(answer, str):
-            raise Unusable(f"The server gave no states for sample {sample.key}: {answer}")
-        return answer
+    def _given(self, samples: Sequence[IdsSample]) -> Iterator[tuple[IdsSample, Answer]]:
+        """Yield the samples for which the server gives finite states; at least one, or none is computed.
+
+        Raises:
+            Unusable: it gives none for any of them, or for many in a row.
+        """
+        is_any, without, why = False, 0, ""
+        for sample in samples:
+            answer = self._try(sample.token_ids)
+            found = _refuse_zeros(sample, answer.streams).refusal if isinstance(answer, Answer) else answer
+            if isinstance(answer, Answer) and found is None:
+                is_any, without = True, 0
+                yield sample, answer
+                continue
+            without, why = without + 1, f"sample {sample.key}: {found}"
+            if without == REFUSALS_IN_A_ROW:
+                break
+        if not is_any or without == REFUSALS_IN_A_ROW:
+            raise Unusable(f"The server gave no states for {without} of the longest samples. The last one, {why}")
 
 
 def _held_against(tail: Tail, answers: Sequence[Answer]) -> str:

@@ -42,6 +42,9 @@ FILE_TIMEOUT_S: Final = 120.0
 _UNTOLD: Final = "NOT CHECKED (trusted as told by a person)"
 
 _FILE_LOOK_S: Final = 0.05
+_CLOCK_S: Final = 60.0
+"""By so much the clock of a shared file system may differ."""
+
 _CACHE_INFO: Final = re.compile(r'^vllm:cache_config_info\{[^}]*enable_prefix_caching="(\w+)"', re.MULTILINE)
 _LAYER_IDS: Final = re.compile(r"eagle_aux_hidden_state_layer_ids\W+\[([\d,\s]*)\]")
 
@@ -166,6 +169,7 @@ class VllmServer:
             "logprobs": 1,
             "return_token_ids": True,
         }
+        asked_at = time.time()
         completion = self._client.post("/v1/completions", body, _Completion)
         choice = completion.choices[0]
         if choice.prompt_token_ids != list(token_ids):
@@ -178,13 +182,13 @@ class VllmServer:
         file = Path(where.hidden_states_path)
         if not file.is_absolute() or file.suffix != ".safetensors":
             raise Unusable(f"The server names {clean_line(str(file), 120)}, which is no safetensors file.")
-        streams, ids = self._take(file)
-        if ids.tolist() != list(token_ids):
-            raise Unanswered(f"{file.name} holds other ids than were asked for.")
-        require_record(streams, self._facts, len(token_ids), self._command)
-        with suppress(OSError):  # another user's folder: the states are here all the same
-            file.unlink()
-            file.with_name(file.name + ".lock").unlink(missing_ok=True)
+        try:
+            streams, ids = self._take(file)
+            if ids.tolist() != list(token_ids):
+                raise Unanswered(f"{file.name} holds other ids than were asked for.")
+            require_record(streams, self._facts, len(token_ids), self._command)
+        finally:
+            _discard(file, asked_at)
         logprob = next(iter(choice.logprobs.token_logprobs), None) if choice.logprobs is not None else None
         if not choice.token_ids or logprob is None:
             raise Unusable("The server's answer has no next token with its log-probability.")
@@ -215,6 +219,14 @@ class VllmServer:
                 fault = f"is not whole: {clean_line(str(error), 160)}"
             if released or time.monotonic() > deadline or self._closed.wait(_FILE_LOOK_S):
                 raise Unanswered(f"{file} {fault}. The server's log may say why: a full disk, for one.")
+
+
+def _discard(file: Path, asked_at: float) -> None:
+    """Delete what the server wrote for one answer, taken or not: it often lies in memory. Nothing older is its."""
+    for path in (file, file.with_name(file.name + ".lock")):
+        with suppress(OSError):  # it may be missing, or another user's
+            if path.stat().st_mtime >= asked_at - _CLOCK_S:
+                path.unlink()
 
 
 def _is_released(lock: Path) -> bool | None:
