@@ -181,8 +181,12 @@ class BeingMadeError(RunError):
 
 
 @contextlib.contextmanager
-def staged(name: str) -> Iterator[RunFolder]:
+def staged(name: str, *, replaces: bool = False) -> Iterator[RunFolder]:
     """Give a folder beside the runs in which one is made; it is removed if it still stands at the end.
+
+    Args:
+        name: of the run.
+        replaces: there is a run of that name, which the new one is to replace.
 
     Raises:
         BeingMadeError: another process is making that run, or has made it meanwhile.
@@ -195,7 +199,7 @@ def staged(name: str) -> Iterator[RunFolder]:
     except LockedError as error:
         raise BeingMadeError(f"Run {name} is being made by another process. {error}") from error
     try:
-        if not lock.is_in_place() or RunFolder(runs_root() / name).ledger_path.is_file():
+        if not lock.is_in_place() or (RunFolder(runs_root() / name).ledger_path.is_file() and not replaces):
             raise BeingMadeError(f"Run {name} was being made by another process, which has ended.")
         for leftover in stage.path.iterdir():
             if leftover.is_dir() and leftover != lock.path.parent:
@@ -227,6 +231,21 @@ def publish(stage: RunFolder, final: RunFolder) -> None:
         stage.path.rename(final.path)
     except OSError as error:
         raise RunError(f"{final.path} cannot be made: {error.strerror}.") from error
+
+
+def replace(stage: RunFolder, final: RunFolder) -> None:
+    """Give a run that was made in a stage the name of one that is removed.
+
+    Raises:
+        LockedError: an engine works on the old one.
+        RunError: the place cannot be written.
+    """
+    old = RunFolder(final.path.with_name(f".{final.name}.old"))
+    with RoleLock(final.path, "engine"):
+        shutil.rmtree(old.path, ignore_errors=True)
+        publish(final, old)
+        publish(stage, final)
+        shutil.rmtree(old.path, ignore_errors=True)
 
 
 def mark_merged(folder: RunFolder, into: RunFolder) -> None:

@@ -18,6 +18,7 @@ from eagletui.ingest import Census, canaries_of, ingest, take_census
 from eagletui.ledger.locks import RoleLock, is_locked
 from eagletui.ledger.writer import LedgerWriter, create_ledger
 from eagletui.runs import RunFolder, find, publish, runs_root, staged, write_config_file
+from eagletui.runs import replace as replace_run
 from eagletui.tokens.formats import load_format
 
 if TYPE_CHECKING:
@@ -83,8 +84,12 @@ def existing(name: str) -> RunFolder | None:
     return folder if folder.ledger_path.is_file() else None
 
 
-def create_run(config: RunConfig) -> tuple[RunFolder, Census]:
+def create_run(config: RunConfig, *, replaces: bool = False) -> tuple[RunFolder, Census]:
     """Make the folder, the ledger and the samples of a new run; on any error nothing is left of it.
+
+    Args:
+        config: what the run is to be.
+        replaces: put it in the place of the run of that name, which is removed.
 
     Raises:
         BeingMadeError: another process makes it.
@@ -95,7 +100,7 @@ def create_run(config: RunConfig) -> tuple[RunFolder, Census]:
     if final.path.exists() and not final.ledger_path.is_file():
         raise RunError(f"{final.path} exists and holds no ledger. Move it away, or use --name.")
     part = _part(config)
-    with staged(config.run.name) as stage:
+    with staged(config.run.name, replaces=replaces) as stage:
         template_hash = _copy_tokenizer(config, tokenizer, stage)
         stage.vocabulary_path.write_bytes(pack_vocabulary(tokenizer.vocabulary))
         write_config(stage, config)
@@ -118,7 +123,7 @@ def create_run(config: RunConfig) -> tuple[RunFolder, Census]:
                 _refuse_empty(part, counted)
                 writer.set_stop_at(part.share(usd_to_pico(config.spend.stop_at_usd), counted.by_part))
                 writer.set_cap(part.share(usd_to_pico(config.spend.cap_usd), counted.by_part))
-        publish(stage, final)
+        (replace_run if replaces else publish)(stage, final)
     return final, counted
 
 

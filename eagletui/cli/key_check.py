@@ -4,11 +4,13 @@ import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from eagletui.cli.wrong_address import address_of, wrong_config
 from eagletui.config import RunConfig
-from eagletui.core.errors import ConfigError, ProviderError
+from eagletui.core.errors import ConfigError
 from eagletui.core.key_preflight import KeyFacts, Preflight, RunNeeds, inspect_key
 from eagletui.core.money import usd_to_pico
 from eagletui.core.reasoning_rule import inspect_reasoning
+from eagletui.providers.base import ProviderFailure
 from eagletui.runs import RunFolder, runs_root
 
 if TYPE_CHECKING:
@@ -37,8 +39,10 @@ def require_key(config: RunConfig, spent_pico: int = 0, *, is_new: bool = False)
         return []
     try:
         found = asyncio.run(_ask(config, spent_pico, is_new=is_new))
-    except ProviderError as error:
-        return [f"The key could not be looked at yet: {error}"]
+    except ProviderFailure as failure:
+        if (fault := wrong_config(failure, config)) is not None:
+            raise fault from failure
+        return [f"{address_of(config)} does not answer yet, so the key was not looked at: {failure}"]
     if found.refusals:
         raise ConfigError("\n".join(found.refusals))
     return found.notes

@@ -10,10 +10,12 @@ from eagletui.cli.create import check_config, read_config
 from eagletui.cli.key_check import look_at_key, look_at_reasoning
 from eagletui.cli.output import bytes_text, counted, duration_text, print_json, print_pairs, print_table
 from eagletui.cli.run import with_options
+from eagletui.cli.wrong_address import unreached, wrong_config
 from eagletui.config import RunConfig
 from eagletui.core.errors import ConfigError, EagleError
 from eagletui.core.key_preflight import Preflight, RunNeeds, fee_note
 from eagletui.core.money import PICO, Price, format_usd, limit_text, pico_to_usd_string
+from eagletui.providers.base import ProviderFailure
 from eagletui.runs import RunFolder, runs_root
 
 if TYPE_CHECKING:
@@ -222,7 +224,11 @@ def _endpoints(config: RunConfig) -> "list[Endpoint]":
         finally:
             await provider.aclose()
 
-    return asyncio.run(ask())
+    try:
+        return asyncio.run(ask())
+    except ProviderFailure as failure:
+        fault = wrong_config(failure, config) or unreached(failure, config)
+        raise (failure if fault is None else fault) from failure
 
 
 def _embedded_endpoints(config: RunConfig) -> "list[Endpoint]":

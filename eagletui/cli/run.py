@@ -13,6 +13,7 @@ from eagletui.cli.follow import DONE, has_work, outcome
 from eagletui.cli.key_check import require_key
 from eagletui.cli.lifetime import lifetime_checks
 from eagletui.cli.output import counted, on_terminal, say, short_path
+from eagletui.cli.unasked import to_make_anew
 from eagletui.cli.workers import open_screens, work
 from eagletui.config import RUN_NAME, RunConfig, load_config
 from eagletui.core.errors import InputError, LockedError
@@ -188,20 +189,23 @@ def _make(config: RunConfig) -> RunFolder:
     while True:
         try:
             folder, made = create_run(config)
-            break
         except BeingMadeError as error:
             say(f"{error} This command joins it.")
-            joined = await_made(config.run.name)
-        if joined is not None:
-            _go_on(joined, config)
-            return joined
+            if (joined := await_made(config.run.name)) is not None:
+                _go_on(joined, config)
+                return joined
+        else:
+            _say_made(folder, config, made)
+            return folder
+
+
+def _say_made(folder: RunFolder, config: RunConfig, made: Census) -> None:
     per_dataset = ", ".join(f"{number:,} {name}" for name, number in made.by_dataset.items())
     say(f"Run {folder.name}: {counted(made.samples_here, 'sample')} ({per_dataset}) in {short_path(folder.path)}")
     if config.run.part is not None:
         _say_share(folder, config, made)
     for sentence in made.sentences():
         say(sentence)
-    return folder
 
 
 def _go_on(folder: RunFolder, config: RunConfig) -> None:
@@ -210,6 +214,11 @@ def _go_on(folder: RunFolder, config: RunConfig) -> None:
     if job is not None:
         raise LockedError(f"Run {folder.name} cannot go on now: {job}")
     config.secret()
+    if fields := to_make_anew(folder, config):
+        say(f"Run {folder.name} never asked anything; it is made anew with other {', '.join(fields)}.")
+        folder, made = create_run(config, replaces=True)
+        _say_made(folder, config, made)
+        return
     for sentence in take_up(folder, config):
         say(sentence)
     _say_how_far(folder)

@@ -66,7 +66,7 @@ def _start(folder: RunFolder, config: RunConfig, interrupts: Interrupts, *, exit
     if config.provider.kind == "embedded" and config.provider.base_url is None:
         faults = [] if config.provider.faults is None else ["--faults", str(config.provider.faults)]
         lifetime = ("--end-without-engine", str(PROVIDER_GRACE_S))
-        _ensure(
+        ensure(
             folder, "provider", PROVIDER_READY_S, interrupts, "--backend", config.provider.backend, *lifetime, *faults
         )
     with LedgerReader(folder.ledger_path) as reader:
@@ -76,22 +76,22 @@ def _start(folder: RunFolder, config: RunConfig, interrupts: Interrupts, *, exit
         commands.issue(folder.ledger_path, "resume")
     if config.notify.is_on:
         # Before the engine, so that nothing it does is missed.
-        _ensure(folder, "watcher", WATCHER_READY_S, interrupts)
+        ensure(folder, "watcher", WATCHER_READY_S, interrupts)
     if interrupts.count:
         return is_alive(folder, "engine") is None
-    is_ours = _ensure(
+    is_ours = ensure(
         folder, "engine", ENGINE_READY_S, interrupts, *(["--exit-when-paused"] if exit_when_paused else [])
     )
     if config.extract.when != "off" and not interrupts.count:
         # Whoever ends the workers must find it, so it has to hold its lock before this returns.
         try:
-            _ensure(folder, "extractor", EXTRACTOR_READY_S, interrupts)
+            ensure(folder, "extractor", EXTRACTOR_READY_S, interrupts)
         except RunError as error:
             say(f"{error}\nThe run goes on without features; later: eagletui extract {folder.name} --model PATH")
     return is_ours
 
 
-def _ensure(folder: RunFolder, role: SpawnRole, timeout_s: float, interrupts: Interrupts, *args: str) -> bool:
+def ensure(folder: RunFolder, role: SpawnRole, timeout_s: float, interrupts: Interrupts, *args: str) -> bool:
     """Start a worker unless one lives, wait until it works, and tell whether it was started here.
 
     Another command may start one at the same time; whose gets the role is the one that both use. An interrupt is passed

@@ -16,13 +16,20 @@ from typing import Any
 import pytest
 
 from eagletui.cli.create import create_run, read_config, take_up
+from eagletui.cli.follow import Interrupts
 from eagletui.cli.run import prepare, with_options
+from eagletui.cli.unasked import to_make_anew
+from eagletui.cli.workers import ensure
 from eagletui.config import RunConfig
+from eagletui.core.errors import RunError
+from eagletui.embedded.data import tokenizer_dir
 from eagletui.ingest import Census
-from eagletui.ledger.locks import RoleLock, read_holder
+from eagletui.ledger.locks import RoleLock
 from eagletui.ledger.reader import LedgerReader
-from eagletui.runs import BeingMadeError, RunFolder, SpawnRole, is_alive, spawn, workers
+from eagletui.ledger.writer import LedgerWriter
+from eagletui.runs import BeingMadeError, RunFolder, SpawnRole, WorkerStatus, is_alive, spawn, workers
 from tests.cli.conftest import Command, MakeConfig
+from tests.provider_fixture import ProviderHandle
 
 WAIT_S = 30.0
 SLOW = '[[fault]]\nkind = "slow"\nparams = { first_token_s = 0.3, tokens_per_s = 200.0 }\n'
@@ -127,9 +134,59 @@ def test_a_cap_that_is_too_small_pauses_with_3_and_a_raised_one_goes_on(
     _assert_ledger_agrees_with_books(RunFolder(runs / "small"))
 
 
+def test_a_run_that_never_asked_anything_is_made_anew_from_a_corrected_config(
+    make_config: MakeConfig, made_run: RunFolder, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corrected = read_config(str(make_config(prompts=3, temperature=0.5)))
+    prepare(corrected, made_run)
+    assert "never asked anything; it is made anew with other sampling.temperature." in capsys.readouterr().err
+    with LedgerReader(made_run.ledger_path) as reader:
+        assert reader.snapshot().samples == 3
+    assert read_config(made_run.name).sampling.temperature == 0.5
+    assert [path.name for path in runs.iterdir()] == ["small"]
+
+
+def test_a_run_with_a_limit_or_prompts_of_its_own_is_not_made_anew(
+    eagletui: Command, make_config: MakeConfig, made_run: RunFolder, tmp_path: Path
+) -> None:
+    other = read_config(str(make_config(temperature=0.5)))
+    assert to_make_anew(made_run, other) == ["sampling.temperature"]
+    assert eagletui("ctl", "small", "cap", "0.5").code == 0
+    assert to_make_anew(made_run, other) == [], "its cap would be higher again"
+    assert eagletui("ctl", "small", "cap", "1").code == 0
+    (tmp_path / "more.jsonl").write_text('{"prompt": "One more?"}\n')
+    assert eagletui("add", "small", str(tmp_path / "more.jsonl")).code == 0
+    assert to_make_anew(made_run, other) == [], "the added prompt would be lost"
+
+
+def test_a_model_or_an_address_that_is_not_there_is_named_with_its_field_and_makes_no_run(
+    eagletui: Command,
+    make_config: MakeConfig,
+    runs: Path,
+    replay_provider: ProviderHandle,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENROUTER_API_KEY", "any")
+    config = make_config()
+    tokenizer = f'[model]\ntokenizer = "{tokenizer_dir()}"'
+    kind = f'kind = "openrouter"\nbase_url = "{replay_provider.api_url}"'
+    text = config.read_text().replace("[model]", tokenizer).replace('kind = "embedded"\nbackend = "replay"', kind)
+    for wrong in (text.replace("smollm2-135m-instruct", "typo"), text.replace("/api/v1", "/api/v2")):
+        config.write_text(wrong)
+        for command in (("plan",), ("run", "--headless")):
+            ended = eagletui(*command, str(config))
+            assert ended.code == 2
+            assert ended.err.startswith("eagletui: [model] id: found "), ended.err
+            assert "/api/v" in ended.err
+            assert "([provider] base_url), which answered HTTP 404: " in ended.err
+    assert not runs.exists()
+
+
 def test_another_config_under_the_same_name_is_refused_and_names_the_fields(
     eagletui: Command, make_config: MakeConfig, made_run: RunFolder
 ) -> None:
+    with LedgerWriter(made_run.ledger_path) as writer:
+        writer.set_run_state("running")
     ended = eagletui("run", str(make_config(temperature=0.5, cap="2.00")), "--headless")
     assert ended.code == 2
     assert "sampling.temperature: 1.0 there, 0.5 here" in ended.err
@@ -223,21 +280,18 @@ def test_ctrl_c_while_workers_start_ends_the_engine_that_was_started_and_says_so
 
 
 def test_a_command_whose_engine_comes_second_joins_the_first(
-    eagletui: Command, make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
+    made_run: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, _ = create_run(read_config(str(make_config(prompts=2, faults=SLOW))))
+    seen = iter([None, WorkerStatus("engine", 2, True, 0.0)])
 
-    def second(folder: RunFolder, role: SpawnRole, *args: str) -> int:
-        if role == "engine":
-            other = spawn(folder, role, "--exit-when-paused")
-            _until(lambda: (holder := read_holder(folder.lock_path(role))) is not None and holder.pid == other)
-        return spawn(folder, role, *args)
+    def ends_at_once_of_the_lock(folder: RunFolder, role: SpawnRole, timeout_s: float, **wait: Any) -> None:
+        if "pid" in wait:
+            raise RunError("The engine of small ended while starting.")
 
-    monkeypatch.setattr("eagletui.cli.workers.spawn", second)
-    ended = eagletui("run", made.name, "--headless")
-    assert ended.code == 0, ended.err
-    assert "is at work already" in ended.err
-    _assert_ledger_agrees_with_books(made)
+    monkeypatch.setattr("eagletui.cli.workers.spawn", lambda *_: 1)
+    monkeypatch.setattr("eagletui.cli.workers.is_alive", lambda *_: next(seen))
+    monkeypatch.setattr("eagletui.cli.workers.wait_ready", ends_at_once_of_the_lock)
+    assert ensure(made_run, "engine", 1.0, Interrupts()) is False
 
 
 def test_a_command_joins_another_one_that_makes_the_same_run(
