@@ -79,7 +79,10 @@ def export(
     max_length: Annotated[
         int | None,
         typer.Option(
-            "--max-length", metavar="TOKENS", min=8, help="The trainer's limit; left out: one that cuts no sample."
+            "--max-length",
+            metavar="TOKENS",
+            min=8,
+            help="The trainer's limit; left out: one that cuts no sample the target has room for.",
         ),
     ] = None,
     draft_vocab_size: Annotated[
