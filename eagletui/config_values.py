@@ -8,6 +8,7 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
 
+from eagletui.core.money import MAX_PICO, PICO, usd_to_pico
 from eagletui.core.run_parts import RunPart
 
 REFUSED_SUFFIXES: Final[Mapping[str, str]] = {
@@ -49,6 +50,15 @@ def _decimal(value: object) -> Decimal:
     return number
 
 
+def _money(value: object) -> Decimal:
+    number = _decimal(value)
+    try:
+        usd_to_pico(number)
+    except ValueError:
+        raise ValueError(f"an amount up to {MAX_PICO // PICO} dollars, which is what a ledger can hold") from None
+    return number
+
+
 def _part(text: str) -> str:
     return str(RunPart.parse(text))
 
@@ -67,7 +77,7 @@ def _plain_model(value: object) -> object:
 
 
 FilePath = Annotated[Path, BeforeValidator(_resolve)]
-Money = Annotated[Decimal, BeforeValidator(_decimal), Field(ge=0)]
+Money = Annotated[Decimal, BeforeValidator(_money), Field(ge=0)]
 Place = Annotated[str, BeforeValidator(_resolve_place)]
 """A folder, absolute, or a URL."""
 Part = Annotated[str, AfterValidator(_part)]

@@ -207,6 +207,9 @@ def staged(name: str, *, replaces: bool = False) -> Iterator[RunFolder]:
             elif not leftover.is_dir():
                 leftover.unlink()
         yield create_folder(stage.name)
+    except OSError as error:
+        place = error.filename2 or error.filename or stage.path
+        raise RunError(f"Run {name} cannot be made: {place}: {error.strerror}.") from error
     finally:
         if lock.is_in_place():
             shutil.rmtree(stage.path, ignore_errors=True)

@@ -95,6 +95,7 @@ def test_money_is_an_exact_decimal(tmp_path: Path) -> None:
         ("cap_usd = 150", 'cap_usd = "ten"', [":26:", "spend.cap_usd", "'ten'", "decimal"]),
         ("cap_usd = 150", "", ["spend.cap_usd", "found nothing"]),
         ("cap_usd = 150", "cap_usd = nan", [":26:", "spend.cap_usd", "decimal"]),
+        ("cap_usd = 150", 'cap_usd = "1e99"', [":26:", "spend.cap_usd", "up to 9223372 dollars"]),
         ("cap_usd = 150", "cap_usd = -1", [":26:", "spend.cap_usd", "greater than or equal to 0"]),
         ('kind = "openrouter"', 'kind = "openruter"', [":14:", "provider.kind", "'openruter'", "'openrouter'"]),
         (

@@ -1,5 +1,6 @@
 """Run folders and their workers: found by name, started, seen alive, seen dead."""
 
+import errno
 import importlib.util
 import os
 import signal
@@ -121,6 +122,13 @@ def test_whoever_comes_second_to_make_a_run_neither_makes_nor_removes_it(root: P
             pass
     assert [path.name for path in root.iterdir()] == ["a"]
     assert runs.await_made("a") == final
+
+
+def test_a_disk_that_fills_while_a_run_is_made_is_named_and_nothing_of_the_run_stays(root: Path) -> None:
+    full = r"Run a cannot be made: .*/key\.mark: No space left on device\."
+    with pytest.raises(RunError, match=full), runs.staged("a") as stage:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(stage.path / "key.mark"))
+    assert list(root.iterdir()) == []
 
 
 def test_an_unknown_run_is_answered_with_near_names() -> None:

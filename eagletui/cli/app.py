@@ -1,6 +1,9 @@
 """The command line: a table of commands, each in a module of its own that is imported only when its command runs."""
 
+import contextlib
+import errno
 import functools
+import io
 import keyword
 import os
 import sys
@@ -68,14 +71,49 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     Args:
         argv: the arguments after the program's name; None takes `sys.argv`.
     """
+    if sys.stdout is None:  # started with >&-, where the next file that is opened would be taken for it
+        sys.stdout = _Closed()
     try:
         code = _run(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader of a pipe has gone (`| head`); give Python's exit something it can flush to.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of a pipe has gone (`| head`).
+        _forget_output()
         code = 1
+    except OSError as error:
+        code = _say_os_error(error)
+        _forget_output()
+    except KeyboardInterrupt:
+        code = INTERRUPTED
     raise SystemExit(code)
+
+
+class _Closed(io.TextIOBase):
+    """A standard output that is not there: writing to it fails, as it does elsewhere, and keeps its descriptor."""
+
+    def __init__(self) -> None:
+        with contextlib.suppress(OSError):
+            os.fstat(1)
+            return
+        os.dup2(os.open(os.devnull, os.O_RDWR), 1)
+
+    def write(self, text: str, /) -> int:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+    def fileno(self) -> int:
+        return 1
+
+
+def _forget_output() -> None:
+    """Give Python's exit something that it can flush to."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _say_os_error(error: OSError) -> int:
+    """Say in one line what the operating system refused, and return the exit code."""
+    what = "output" if error.filename is None else str(error.filename)
+    print(f"eagletui: {clean_line(what)}: {error.strerror}", file=sys.stderr)
+    return InputError.exit_code
 
 
 def _run(args: list[str]) -> int:
@@ -163,6 +201,10 @@ def _ending(function: Callable[..., int | None]) -> Callable[..., None]:
             _fail(error)
         except KeyboardInterrupt:
             raise SystemExit(INTERRUPTED) from None
+        except OSError as error:
+            if error.strerror is None or isinstance(error, BrokenPipeError):
+                raise
+            raise SystemExit(_say_os_error(error)) from error
         raise SystemExit(code or 0)
 
     return command

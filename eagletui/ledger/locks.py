@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from eagletui.core.errors import LockedError
+from eagletui.core.errors import LockedError, RunError
 from eagletui.core.lifecycle import WorkerRole
 
 _PROBE_S: Final = 0.25
@@ -63,7 +63,14 @@ class RoleLock:
 
         Raises:
             LockedError: another process holds it; the message names it.
+            RunError: the folder cannot be written.
         """
+        try:
+            self._acquire()
+        except OSError as error:
+            raise RunError(f"{self.path} cannot be written: {error.strerror}.") from error
+
+    def _acquire(self) -> None:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
         deadline = time.monotonic() + _PROBE_S
@@ -78,8 +85,12 @@ class RoleLock:
                 time.sleep(0.005)
         holder = Holder(os.getpid(), socket.gethostname(), time.time(), self._job)
         content = json.dumps(asdict(holder))
-        os.pwrite(descriptor, content.encode(), 0)
-        os.ftruncate(descriptor, len(content))
+        try:
+            os.pwrite(descriptor, content.encode(), 0)
+            os.ftruncate(descriptor, len(content))
+        except OSError:
+            os.close(descriptor)
+            raise
         self._descriptor = descriptor
 
     def release(self) -> None:

@@ -1,12 +1,13 @@
 """The command line itself: unknown commands, versions, closed pipes."""
 
+import shlex
 import subprocess
 import sys
 
 import pytest
 
 from eagletui import __version__
-from tests.cli.conftest import Command
+from tests.cli.conftest import Command, Ended
 
 PROGRAM = [sys.executable, "-c", "from eagletui.cli.app import main; main()"]
 
@@ -37,3 +38,20 @@ def test_a_reader_that_closes_the_pipe_causes_no_traceback(args: list[str]) -> N
         said = process.stderr.read()
     assert said == ""
     assert process.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("redirection", "why"), [(">/dev/full", "No space left on device"), (">&-", "Bad file descriptor")]
+)
+def test_an_output_that_cannot_be_written_is_one_line_and_exit_2(redirection: str, why: str) -> None:
+    command = f"exec {shlex.join([*PROGRAM, '--help'])} {redirection}"
+    ended = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (2, f"eagletui: output: {why}\n")
+
+
+def test_ctrl_c_while_a_command_is_loaded_is_quiet(eagletui: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("eagletui.cli.app.import_module", interrupted)
+    assert eagletui("formats") == Ended(130, "", "")

@@ -10,7 +10,7 @@ from threading import Barrier, Thread
 
 import pytest
 
-from eagletui.core.errors import LockedError
+from eagletui.core.errors import LockedError, RunError
 from eagletui.ledger.locks import RoleLock, is_locked, lock_file, read_holder
 
 HOLD = """
@@ -101,3 +101,9 @@ def test_a_lock_whose_folder_was_moved_while_it_was_waited_for_is_not_in_place(t
         (tmp_path / "stage" / "locks").mkdir(parents=True)
         lock.path.touch()
         assert not lock.is_in_place(), "another file lies there"
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "run").touch()
+    with pytest.raises(RunError, match=r"run/locks/engine\.lock cannot be written: Not a directory\."):
+        RoleLock(tmp_path / "run", "engine").acquire()
