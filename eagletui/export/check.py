@@ -138,6 +138,15 @@ class _Reading:
             self._complete.add("an export into this folder was interrupted: export again, it goes on where it was")
         if not self.rows:
             self._files.add("there are no rows")
+        vocab_size, counted = self.manifest.target.vocab_size, self.manifest.vocabulary.target_size
+        if vocab_size != counted:
+            self._files.add(f"the manifest says {vocab_size} target tokens, its draft vocabulary {counted}")
+        stated = (self.manifest.samples, self.manifest.tokens)
+        listed = (len(self.rows), sum(row.tokens for row in self.rows))
+        if stated != listed:
+            self._files.add(
+                f"the manifest says {stated[0]} samples of {stated[1]} tokens, the rows are {listed[0]} of {listed[1]}"
+            )
         wanted = {row.feature.path for row in self.rows if row.feature is not None}
         for stray in files_like(self.folder, self._form.loaded):
             if stray not in wanted:
@@ -224,6 +233,9 @@ def _vocabulary(folder: Path, manifest: TrainerManifest, counts: Counter[int] | 
         )
     elif vocabulary_digest(vocabulary) != facts.sha256:
         faults.add("it is not the one that was exported: stale, or another folder's")
+    elif counts == Counter():
+        level = "warn" if facts.ids_changed else "error"
+        faults.add(f"it was chosen from the rows of export {facts.since}, and no row is of it")
     elif counts and choose_vocabulary(counts, facts.size, facts.target_size) != vocabulary:
         level = "warn" if facts.ids_changed else "error"
         faults.add("the rows it was chosen from give another one: stale. Export with --new-vocabulary, or keep it")

@@ -18,6 +18,7 @@ from eagletui.extract.shards import Record, ShardReader, hash_file
 from eagletui.extract.storage import open_storage
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_features import FeaturesReader, StoredFeature
+from eagletui.ledger.rows import RunRow
 from eagletui.models.load import TargetModel, load_target
 
 _SEED: Final = 7
@@ -61,8 +62,10 @@ def verify(
             )
             comparing.capture.widens = comparing.capture.widens and widened.SAID in manifest.capture
         ledger = folder.resolve().parent / "ledger.sqlite"
+        run: RunRow | None = None
         if ledger.is_file():
             with LedgerReader(ledger) as reader:
+                run = reader.run()
                 listed = tuple(ListedShard(s.path, s.samples, s.rows, s.bytes, s.xxh3) for s in reader.shards())
         else:
             listed = read_shard_list(folder)
@@ -79,7 +82,11 @@ def verify(
             reading.read(shard, {number - before for number in picked})
             before += shard.samples
             on_shard(done, len(listed))
-    checks = [*reading.checks(listed), *_against_model(manifest, target, comparing, is_any_there=bool(listed))]
+    checks = [
+        *reading.checks(listed),
+        _manifest(manifest, target, run),
+        *_against_model(manifest, target, comparing, is_any_there=bool(listed)),
+    ]
     rows = sum(shard.rows for shard in listed)
     found = len(comparing.found) if comparing else 0
     looked_at = tuple(shard.path for shard in listed)
@@ -214,6 +221,24 @@ class _Reading:
                 f"{record.key} in {path} has {len(zero)} rows with a stream of zeros, the first is {zero[0]}"
             )
         return finite
+
+
+def _manifest(manifest: Manifest, target: TargetModel, run: RunRow | None) -> Check:
+    """Hold what the manifest says of the model and the run to the model and the ledger that are here."""
+    faults = Faults("manifest", "what it says of the model and the run is so")
+    pairs: list[tuple[str, object, object]] = [
+        ("vocab_size", manifest.vocab_size, target.vocab_size),
+        ("extraction_quantization", manifest.extraction_quantization, target.facts.quantization),
+    ]
+    if run is not None:
+        pairs += [
+            ("source", manifest.source, f"run {run.name}"),
+            ("tokenizer_hash", manifest.tokenizer_hash, run.tokenizer_hash),
+        ]
+    for name, stated, found in pairs:
+        if stated != found:
+            faults.add(f"{name} is {stated!r}, found {found!r}")
+    return faults.check()
 
 
 def _against_model(

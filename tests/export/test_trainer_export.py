@@ -289,6 +289,17 @@ def test_a_cut_a_missing_and_a_foreign_file_are_found(shared: ExportedRun, copie
     assert "vocabulary" not in failed, "what cannot be read says nothing against it"
 
 
+def test_a_manifest_that_counts_otherwise_than_its_rows_is_found(shared: ExportedRun, copied: Path) -> None:
+    manifest = find_trainer_manifest(copied)
+    assert manifest is not None
+    target, vocabulary = replace(manifest.target, vocab_size=7), replace(manifest.vocabulary, since=0)
+    write_trainer_manifest(copied, replace(manifest, tokens=1, target=target, vocabulary=vocabulary))
+    failed = verify(shared, copied, code=1)
+    assert "the manifest says 7 target tokens, its draft vocabulary 512" in failed["files"]
+    assert f"of 1 tokens, the rows are {manifest.samples} of {manifest.tokens}" in failed["files"]
+    assert "the rows of export 0, and no row is of it" in failed["vocabulary"]
+
+
 @pytest.mark.parametrize("name", ["copy/x.ckpt", "rows_0-2000/backup.ckpt", "rows_0-2000/data_0.ckpt.gz"])
 def test_a_file_that_the_trainer_would_find_beside_the_rows_is_refused(
     shared: ExportedRun, copied: Path, name: str

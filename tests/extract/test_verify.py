@@ -197,6 +197,13 @@ def test_a_run_is_checked_against_its_ledger(tmp_path: Path, tiny_models: dict[K
     _run_here(folder)
     features = features_folder(folder.path)
     assert _failed(verify(features, tiny_models["llama"], device="cpu")) == {}
+    manifest = read_manifest(features)
+    write_manifest(features, replace(manifest, vocab_size=600, source="run other", tokenizer_hash="x"))
+    failed = _failed(verify(features, tiny_models["llama"], device="cpu"))
+    assert set(failed) == {"manifest"}
+    for sentence in ("vocab_size is 600, found 512", "source is 'run other', found 'run ", "tokenizer_hash is 'x'"):
+        assert sentence in failed["manifest"]
+    write_manifest(features, manifest)
     capture = Capture(load_target(tiny_models["llama"], device="cpu"), feature_layers(8))
     _change(features, _one_id_changed, capture)
     failed = _failed(verify(features, tiny_models["llama"], compared=1, device="cpu"))
