@@ -20,6 +20,8 @@ from eagletui.ledger.orders import Answered, Failed, Finished
 from eagletui.providers.base import ChatRequest, Endpoint, FailureKind, Provider, ProviderFailure, Stranger
 
 THROTTLED: Final[tuple[FailureKind, ...]] = ("rate_limited", "overloaded")
+THROTTLES: Final = (429, 503, 529)
+"""Statuses that say "later" before any work. The same words inside a reply may have been billed, and count."""
 OF_THE_SAMPLE: Final[tuple[FailureKind, ...]] = ("bad_request", "moderation")
 """Refusals that say nothing about the endpoint."""
 SHUT_FAILURES: Final = 5
@@ -75,19 +77,26 @@ class RetryRule:
             tries: attempts that count, the failed one included; after `ctl retry` they begin anew.
             now: Unix seconds.
         """
-        if excuses(failure):
+        is_throttle = _is_throttle(failure)
+        if excuses(failure) and not is_throttle:
             return now
-        if not (failure.retryable or failure.pause == "breaker") or tries >= self.max_attempts:
+        may_repeat = failure.retryable or failure.pause == "breaker"
+        if not may_repeat or (tries >= self.max_attempts and not is_throttle):
             return None
         return now + backoff_s(self.seed, sample_key, tries) + (failure.retry_after_s or 0.0)
 
 
 def excuses(failure: ProviderFailure) -> bool:
-    """Tell whether a failure is no fault of the sample: it was aborted, or pauses the run.
+    """Tell whether a failure is no fault of the sample: it was aborted, throttled before any work, or pauses the run.
 
-    A missing endpoint may be its fault: there may be none for what the sample asks.
+    A missing endpoint may be its fault: there may be none for what the sample asks. A sample that is throttled waits;
+    an endpoint that does nothing else is taken out (`breaker.py`), and the run pauses when it was the last.
     """
-    return failure.kind == "aborted" or failure.pause not in (None, "breaker")
+    return failure.kind == "aborted" or failure.pause not in (None, "breaker") or _is_throttle(failure)
+
+
+def _is_throttle(failure: ProviderFailure) -> bool:
+    return failure.kind in THROTTLED and failure.http_status in THROTTLES
 
 
 @dataclass(slots=True)

@@ -50,7 +50,9 @@ JITTER: Final = 0.1
 FAULT_PAUSE_S: Final = 10.0
 """After a server fault an endpoint does not grow for so long."""
 THROTTLE_S: Final = 1.0
-"""A 429 without `Retry-After` holds its endpoint back for so long."""
+"""First wait of an endpoint after a 429 without `Retry-After`; doubles with each burst until a reply begins."""
+THROTTLE_MAX_S: Final = 8.0
+"""No longer, so that an endpoint that takes one request in three is asked often enough not to be taken for broken."""
 UNREACHABLE_S: Final = 1.0
 """First wait of an endpoint that cannot be reached or only fails; doubles with each, up to `UNREACHABLE_MAX_S`."""
 UNREACHABLE_MAX_S: Final = 30.0
@@ -176,6 +178,8 @@ class Lane:
     full_limit: float = 0.0
     """The limit when it was last used up, which is where it may grow from: replies to a burst begin all at once."""
     cut_at: float = 0.0
+    throttled: int = 0
+    """Bursts of 429 without `Retry-After` since the last reply that began."""
     fault_at: float = -FAULT_PAUSE_S
     faults: int = 0
     """Server faults since the last reply that began."""
@@ -340,7 +344,7 @@ class Pace:
     def accepted(self, tag: str, now: float) -> None:
         """An endpoint began to answer."""
         lane = self.lanes[tag]
-        lane.silent = lane.faults = 0
+        lane.silent = lane.faults = lane.throttled = 0
         if lane.in_flight >= int(lane.limit) - 1:
             lane.full_limit = lane.limit
         goal = 2.0 * lane.full_limit if lane.growing else lane.full_limit + 1.0
@@ -367,10 +371,14 @@ class Pace:
         """An endpoint said 429 or 503. One burst is one cut: requests sent before the last cut do not cut again."""
         lane = self.lanes[tag]
         lane.growing = False
+        wait_s = THROTTLE_S if retry_after_s is None else retry_after_s
         if sent_at >= lane.cut_at:
             lane.limit = max(1.0, min(lane.limit, float(max(1, lane.in_flight))) * CUT)
             lane.cut_at, lane.full_limit = now, 0.0
-        self._block(lane, now, THROTTLE_S if retry_after_s is None else retry_after_s)
+            if retry_after_s is None:
+                wait_s = min(THROTTLE_MAX_S, THROTTLE_S * 2.0**lane.throttled)
+                lane.throttled += 1
+        self._block(lane, now, wait_s)
 
     def faulted(self, tag: str, now: float) -> None:
         """An endpoint failed in another way."""
@@ -411,7 +419,7 @@ class Pace:
         """Put every broken endpoint back: a person says to go on."""
         for lane in self.lanes.values():
             if lane.breaker.is_broken:
-                lane.blocked_until, lane.silent, lane.faults = 0.0, 0, 0
+                lane.blocked_until, lane.silent, lane.faults, lane.throttled = 0.0, 0, 0, 0
                 lane.limit, lane.growing = min(lane.limit, START_LIMIT), True
             lane.breaker.reset()
 

@@ -21,6 +21,7 @@ from eagletui.providers import errors
 from eagletui.providers.base import Provider, ProviderFailure
 from tests.engine.books import assert_books_agree, assert_every_sample_answered_once
 from tests.engine.conftest import NewRun
+from tests.forked import Constants
 from tests.provider_fixture import StartProvider
 
 
@@ -260,15 +261,21 @@ def test_a_run_leaves_a_broken_endpoint_alone_and_goes_back_to_it(
     assert_books_agree(run, provider)
 
 
-def test_a_run_without_a_working_endpoint_pauses_and_a_resume_tries_again(
+def test_throttled_samples_wait_also_through_a_kill_and_where_nobody_works_the_run_pauses(
     new_run: NewRun, start_provider: StartProvider
 ) -> None:
     faults = '[[fault]]\nkind = "http_429_bare"\ntimes = 8\n'
     provider = start_provider(faults)
-    run = new_run(provider.api_url, 4, max_in_flight=1, provider={"only": ["embedded/text"]}, pace={"max_attempts": 50})
-    process = run.start(constants={**SHORT, "eagletui.engine.pace": {"BACKOFF_S": 0.02, "THROTTLE_S": 0.1}})
+    run = new_run(provider.api_url, 4, max_in_flight=1, provider={"only": ["embedded/text"]}, pace={"max_attempts": 1})
+    short: Constants = {**SHORT, "eagletui.engine.pace": {"BACKOFF_S": 0.02, "THROTTLE_S": 0.05, "THROTTLE_MAX_S": 0.1}}
+    process = run.start(constants=short)
+    run.until(lambda reader: reader.snapshot().failures >= 2, "throttled samples")
+    process.kill()
+    process.join()
+    process = run.start(constants=short)
     run.until_state("paused", "breaker")
     assert "No endpoint is left that works. embedded/text: " in (run.snapshot().run.pause_detail or "")
+    assert run.snapshot().states["queued"] == 4
     while run.state()[0] == "paused":
         run.order("resume")
         run.until(lambda reader: reader.run().state != "running", "done, or the next pause")

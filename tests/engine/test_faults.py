@@ -67,9 +67,9 @@ def test_a_sample_that_always_fails_is_given_up_after_its_attempts_and_can_be_re
     new_run: NewRun, start_provider: StartProvider
 ) -> None:
     faults = script(
-        'kind = "http_503"\nmatch = { prompt_contains = "cursed" }\ntimes = 2\nparams = { retry_after_s = 0 }',
+        'kind = "http_502"\nmatch = { prompt_contains = "cursed" }\ntimes = 2',
         'kind = "http_400"\nmatch = { prompt_contains = "barred" }\ntimes = 1',
-        'kind = "http_503"\nmatch = { prompt_contains = "barred" }\ntimes = 1\nparams = { retry_after_s = 0 }',
+        'kind = "http_502"\nmatch = { prompt_contains = "barred" }\ntimes = 1',
     )
     provider = start_provider(faults=faults)
     run = new_run(provider.api_url, ["a cursed prompt", "a barred prompt"], pace={"max_attempts": 2})
@@ -78,7 +78,7 @@ def test_a_sample_that_always_fails_is_given_up_after_its_attempts_and_can_be_re
     assert snapshot.states["failed"] == 2
     with run.reader() as reader:
         cursed, barred = reader.rows([1, 2])
-    assert (cursed.failure_kind, cursed.attempts) == ("overloaded", 2)
+    assert (cursed.failure_kind, cursed.attempts) == ("unavailable", 2)
     assert (barred.failure_kind, barred.attempts) == ("bad_request", 1), "given up before its attempts were used"
     with LedgerWriter(run.folder.ledger_path) as writer:
         assert writer.retry([]) == 2

@@ -7,7 +7,7 @@ import pytest
 
 from eagletui.core.money import Price
 from eagletui.engine.budget import PromptBounds
-from eagletui.engine.dispatch import RetryRule
+from eagletui.engine.dispatch import RetryRule, excuses
 from eagletui.engine.pace import FAULTS_IN_A_ROW, JITTER, Manner, Offer, Pace, backoff_s, manner, spread
 from eagletui.providers import errors
 from eagletui.providers.base import Endpoint, ProviderFailure
@@ -85,6 +85,20 @@ def test_a_burst_of_429_cuts_an_endpoint_once_and_waits_as_told() -> None:
     assert lane.limit == 1.0
     assert pace.choose(18.9) is None
     assert pace.choose(19.0) == "a"
+
+
+def test_bursts_of_429_that_name_no_time_wait_longer_and_longer_until_a_reply_begins() -> None:
+    pace = still({"a": 1.0})
+    now, waits = 10.0, []
+    for _ in range(5):
+        for _ in range(3):
+            pace.throttled("a", sent_at=now, now=now + 0.5, retry_after_s=None)
+        waits.append(pace.lanes["a"].blocked_until - now - 0.5)
+        now = pace.lanes["a"].blocked_until
+    assert waits == [1.0, 2.0, 4.0, 8.0, 8.0], "one step a burst"
+    pace.accepted("a", now)
+    pace.throttled("a", sent_at=now, now=now + 0.5, retry_after_s=None)
+    assert pace.lanes["a"].blocked_until == now + 1.5
 
 
 def test_a_limit_grows_only_when_it_was_used_up_and_not_after_a_fault() -> None:
@@ -310,6 +324,20 @@ def test_a_retry_waits_at_least_as_long_as_the_server_asked() -> None:
     soon = rule.retry_at(ProviderFailure("rate_limited", "x", retry_after_s=0.0), "s1", 1, 100.0)
     assert soon is not None
     assert 100.25 <= soon <= 100.5
+
+
+@pytest.mark.parametrize("status", [429, 503, 529])
+def test_a_sample_that_is_throttled_before_any_work_waits_and_never_fails(status: int) -> None:
+    rule = RetryRule(seed=7, max_attempts=1)
+    refused = errors.from_status(status, {"retry-after": "5"}, b"")
+    assert excuses(refused)
+    at = [rule.retry_at(refused, "s1", tries, 100.0) for tries in (1, 2, 50)]
+    assert all(time is not None and time >= 105.25 for time in at)
+    final = errors.from_status(status, {}, b'{"error": {"availability": {"retryable": false}}}')
+    assert rule.retry_at(final, "s1", 1, 100.0) is None, "the provider says that asking again is of no use"
+    in_reply = errors.from_error_in_reply({"code": status, "message": "later"}, 200)
+    assert not excuses(in_reply), "that one may have been billed"
+    assert rule.retry_at(in_reply, "s1", 1, 100.0) is None
 
 
 def test_what_pauses_the_run_gives_up_no_sample() -> None:
