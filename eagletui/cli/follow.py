@@ -219,7 +219,9 @@ def outcome(folder: RunFolder, config: RunConfig, snapshot: Snapshot) -> int:
     Raises:
         RunError: the engine died in the middle of the run.
     """
-    run = snapshot.run
+    run, excess = snapshot.run, snapshot.key_excess
+    if excess is not None:
+        say(f"{clean_line(excess.sentence)} {clean_line(excess.action)}")
     if run.state == "paused":
         say(f"Paused ({run.pause_reason}). Go on with: {way_out(folder.name, run.pause_reason)}")
         return PAUSED
@@ -236,7 +238,8 @@ def outcome(folder: RunFolder, config: RunConfig, snapshot: Snapshot) -> int:
             f"Its log is {folder.log_path('extractor')}"
         )
         return FAILED
-    return _without_answers(folder, snapshot)
+    code = _without_answers(folder, snapshot)
+    return FAILED if excess is not None and config.check.on_breach != "warn" else code
 
 
 def _without_answers(folder: RunFolder, snapshot: Snapshot) -> int:

@@ -93,4 +93,4 @@ class Breaker:
     def story(self, now: float) -> str:
         """Say what is wrong, for people."""
         number = "1 request failed" if self.failures == 1 else f"{self.failures:,} requests failed"
-        return f"{number} and none succeeded for {now - self.failing_since:.0f} s; the last: {self.last}"
+        return f"{number} and none succeeded for {now - self.failing_since:.0f} s; the last: {self.last.rstrip('.')}"

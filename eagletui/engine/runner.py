@@ -19,7 +19,7 @@ POLL_S: Final = 0.05
 LAND_S: Final = 10.0
 """So long an engine that ends by a fault tries to keep what it has received."""
 
-DONE, FAILED_SAMPLES, PAUSED, INTERRUPTED = 0, 1, 3, 130
+DONE, FAILED, PAUSED, INTERRUPTED = 0, 1, 3, 130
 
 
 class Runner:
@@ -152,6 +152,9 @@ class Runner:
             return self._code() if self._signals or await self._explained() else None
         if self._signals == 0 and await self._lifted():
             return None
+        if self._gates.state == "running" and self._cross_checking is not None:
+            self._cross_checking.cancel()  # it was begun in a pause, and money moves again
+            self._cross_checking = None
         if self._dispatcher.flights or self._filing.waiting or self._desk.waiting or self._lessons.is_busy:
             return None
         if self._signals:
@@ -163,7 +166,8 @@ class Runner:
         if not await self._explained():
             return None
         if self._gates.state == "paused":
-            return PAUSED if self._exit_when_paused and not self._parts.limits_may_lift else None
+            may_end = self._exit_when_paused and not self._parts.limits_may_lift
+            return PAUSED if may_end and self._is_cross_checked() else None
         if self._gates.is_open and self._admissions.parked:
             self._gates.want_pause("check", self._admissions.wait_words())
         elif self._gates.is_open:
@@ -187,13 +191,14 @@ class Runner:
         return False
 
     def _is_cross_checked(self) -> bool:
-        """Tell whether the whole run was held against the key; begin to, beside the loop, which goes on to steer."""
+        """Tell whether the run so far was held against the key; begin to, beside the loop, which goes on to steer."""
         if self._cross_checking is None:
             self._cross_checking = self._spawn(self._settler.cross_check())
             self._cross_checking.add_done_callback(lambda _: self._alarm.wake())
         if not self._cross_checking.done():
             return False
-        self._cross_checking.result()
+        checked, self._cross_checking = self._cross_checking, None
+        checked.result()
         return True
 
     def _is_still(self) -> bool:
@@ -228,8 +233,9 @@ class Runner:
                 await self._alarm.rung.wait()
 
     def _code(self) -> int:
-        states = self._reader.snapshot().states
-        return FAILED_SAMPLES if states["failed"] else DONE
+        snapshot = self._reader.snapshot()
+        is_breach = snapshot.key_excess is not None and self._lessons.check.on_breach != "warn"
+        return FAILED if snapshot.states["failed"] or is_breach else DONE
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

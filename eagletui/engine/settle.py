@@ -17,6 +17,7 @@ from typing import Final, NamedTuple, TypeVar
 from eagletui.core.money import PICO, Books, format_usd
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.ledger.orders import OpenAttempt, Overrun
+from eagletui.ledger.snapshot import KEY_USAGE
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.providers.base import Provider, ProviderFailure
 
@@ -48,6 +49,11 @@ class KeyLook(NamedTuple):
     shown_pico: int
     """Spent with the key since the run began."""
     books: Books
+
+    @property
+    def excess_pico(self) -> int:
+        """How much more that is than the run has committed."""
+        return self.shown_pico - self.books.committed_pico
 
 
 @dataclass(slots=True)
@@ -187,10 +193,11 @@ class Settler:
                 if not is_still() or key_changes != self.key_changes:
                     return
                 books = await self.ledger.do(lambda writer: writer.books())
-                missing = None if usage_pico is None else usage_pico - self.key_usage_at_start_pico - books.spent_pico
-                if missing is not None and missing >= 0 and usage_pico == seen:
-                    await self._book(missing)
-                    return
+                if usage_pico is not None and usage_pico == seen:
+                    look = KeyLook(usage_pico - self.key_usage_at_start_pico, books)
+                    if look.shown_pico >= books.spent_pico:
+                        await self._book(look)
+                        return
             seen = usage_pico
             await asyncio.sleep(pause_s)
             if not is_still() or key_changes != self.key_changes:
@@ -245,55 +252,60 @@ class Settler:
     async def cross_check(self) -> None:
         """Compare the whole run with what the key shows: settle bills that came late, name what nothing explains.
 
-        Call when nothing is in flight and every hold is explained.
+        Call when nothing is in flight and every hold is explained. What was named while the run worked is no finding
+        any more where the key now shows what the ledger does.
         """
         covered = await self.ledger.do(lambda writer: writer.covered_attempts())
-        books = await self.ledger.do(lambda writer: writer.books())
-        if await self._excess() <= 0 and not (covered and books.unattributed_pico):
+        look = await self._look()
+        is_odd = look is not None and look.excess_pico > 0
+        if is_odd or (covered and (await self.ledger.do(lambda writer: writer.books())).unattributed_pico):
+            named = [attempt for attempt in covered if attempt.generation_id is not None]
+            for start in range(0, len(named), ASKED_AT_ONCE):
+                await asyncio.gather(*(_or_none(self._settle(it)) for it in named[start : start + ASKED_AT_ONCE]))
+            look = await self._look()
+        if look is None:
             return
-        named = [attempt for attempt in covered if attempt.generation_id is not None]
-        for start in range(0, len(named), ASKED_AT_ONCE):
-            await asyncio.gather(*(_or_none(self._settle(it)) for it in named[start : start + ASKED_AT_ONCE]))
-        excess = await self._excess()
-        booked = await self.ledger.do(partial(_book_late, excess))
-        await self._name_excess(excess - booked)
+        left_pico = look.excess_pico - await self.ledger.do(partial(_book_late, look.excess_pico))
+        if left_pico > 0:
+            await self._name_excess(left_pico, look)
+        else:
+            await self.ledger.do(lambda writer: writer.close_finding(KEY_USAGE))
 
     async def look_at_key(self) -> KeyLook | None:
         """Compare what the key shows with the books while requests are out; None where there are no accounts.
 
         The key is read first: whatever it shows by then, the ledger has committed before.
         """
+        look = await self._look()
+        if look is not None and look.excess_pico > max(TOLERATED_PICO, look.books.spent_pico // TOLERATED_PART):
+            await self._name_excess(look.excess_pico, look)
+        return look
+
+    async def _look(self) -> KeyLook | None:
+        """Read the key, then the books; None where there are no accounts, or they cannot be read."""
         if self.key_usage_at_start_pico is None:
             return None
         usage_pico = await self._key_usage()
         if usage_pico is None:
             return None
-        shown_pico = usage_pico - self.key_usage_at_start_pico
         books = await self.ledger.do(lambda writer: writer.books())
-        excess_pico = shown_pico - books.committed_pico
-        if excess_pico > max(TOLERATED_PICO, books.spent_pico // TOLERATED_PART):
-            await self._name_excess(excess_pico)
-        return KeyLook(shown_pico, books)
+        return KeyLook(usage_pico - self.key_usage_at_start_pico, books)
 
-    async def _excess(self) -> int:
-        """Return how much more the key shows than the ledger can explain; 0 where it cannot be read."""
-        usage_pico = await self._key_usage() if self.key_usage_at_start_pico is not None else None
-        if usage_pico is None or self.key_usage_at_start_pico is None:
-            return 0
-        books = await self.ledger.do(lambda writer: writer.books())
-        return usage_pico - self.key_usage_at_start_pico - books.committed_pico
-
-    async def _name_excess(self, excess_pico: int) -> None:
-        if excess_pico > 0:
-            await self.ledger.do(
-                lambda writer: writer.finding(
-                    "key_usage",
-                    f"The provider's key shows {format_usd(excess_pico)} more than this run can have spent.",
-                    affected=1,
-                    examined=1,
-                    action="Use a key of its own for each run, or ask the provider about its bill.",
-                )
+    async def _name_excess(self, excess_pico: int, look: KeyLook) -> None:
+        if excess_pico <= 0:
+            return
+        cap_pico = look.books.cap_pico
+        above = f": {format_usd(look.shown_pico)} in all, above the cap {format_usd(cap_pico)}"
+        await self.ledger.do(
+            lambda writer: writer.finding(
+                KEY_USAGE,
+                f"The provider's key shows {format_usd(excess_pico)} more than this run can have spent"
+                f"{above if look.shown_pico > cap_pico else ''}.",
+                affected=1,
+                examined=1,
+                action="Use a key of its own for each run, or ask the provider about its bill.",
             )
+        )
 
     async def _ask(self, question: Question) -> None:
         attempt = question.attempt
@@ -360,14 +372,15 @@ class Settler:
         self.key_seen = KeySeen(time.time(), status.usage_pico_usd)
         return status.usage_pico_usd
 
-    async def _book(self, missing_pico: int) -> None:
+    async def _book(self, look: KeyLook) -> None:
         """Book what the key shows; an attempt cannot have cost more than its hold, so the rest is someone else's."""
+        missing_pico = look.shown_pico - look.books.spent_pico
         ids = list(self.nameless)
         held = sum(attempt.hold_pico for attempt in self.nameless.values())
         amount = min(missing_pico, held)
         detail = f"{len(ids)} attempts without a known generation; the key shows {format_usd(missing_pico, 12)} more."
         await self.ledger.do(lambda writer: writer.adjust_unattributed(amount, ids, detail))
-        await self._name_excess(missing_pico - held)
+        await self._name_excess(missing_pico - held, look)
         self.forget(ids)
         self.settled(())
 

@@ -2,10 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from eagletui.core.lifecycle import WorkerRole
 from eagletui.core.money import Books
 from eagletui.ledger.rows import EndpointRow, FindingRow, LimitedBy, RunRow
+
+KEY_USAGE: Final = "key_usage"
+"""Kind of the finding that the provider's key shows money which the run cannot have spent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,3 +223,8 @@ class Snapshot:
     def answered(self) -> int:
         """Samples that hold an answer."""
         return self.states["answered"] + self.states["tokenized"] + self.states["quarantined"]
+
+    @property
+    def key_excess(self) -> FindingRow | None:
+        """The open finding that the provider's key shows more than the run can have spent, if there is one."""
+        return next((finding for finding in self.findings if finding.kind == KEY_USAGE), None)

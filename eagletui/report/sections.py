@@ -51,7 +51,7 @@ WORDS_TOLD: Final = (
     (
         "settled",
         "known cost, as billed; held: worst case of what is in flight; unsettled: worst case of what ended"
-        " without a known cost; unattributed: what the provider's key shows and no request explains",
+        " without a known cost; unattributed: what the provider's key shows for requests that tell no cost",
     ),
     ("stop-at / cap", "nothing more is asked once stop-at is settled / settled and worst cases never pass the cap"),
 )
@@ -93,7 +93,11 @@ def money(story: Story, plot: Element) -> Element:
         ("settled", format_usd(books.settled_pico, 6), "USD, known costs as the provider billed them"),
         ("held", format_usd(books.held_pico, 6), "USD, worst case of what is in flight"),
         ("unsettled", format_usd(books.unsettled_pico, 6), "USD, worst case of requests without a known cost"),
-        ("unattributed", format_usd(books.unattributed_pico, 6), "USD, shown by the key and explained by no request"),
+        (
+            "unattributed",
+            format_usd(books.unattributed_pico, 6),
+            "USD, shown by the key for requests that tell no cost",
+        ),
         ("wasted", format_usd(spend.wasted_pico, 6), "USD, settled for attempts that brought no answer"),
         ("stop-at", limit_text(books.stop_at_pico), "USD settled, after which nothing more is asked"),
         ("cap", limit_text(books.cap_pico), "USD that settled and worst cases together never pass"),

@@ -26,6 +26,7 @@ from eagletui.embedded.data import tokenizer_dir
 from eagletui.ingest import Census
 from eagletui.ledger.locks import RoleLock
 from eagletui.ledger.reader import LedgerReader
+from eagletui.ledger.snapshot import KEY_USAGE
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.runs import BeingMadeError, RunFolder, SpawnRole, WorkerStatus, is_alive, spawn, workers
 from tests.cli.conftest import Command, MakeConfig
@@ -114,6 +115,13 @@ def test_running_a_finished_run_again_starts_nothing_and_buys_nothing(
         assert (ended.code, ended.err) == (0, "Run small is done: nothing is left to do.\n")
     assert len(_books(RunFolder(runs / "small"))) == 4
     assert [worker.pid for worker in workers(RunFolder(runs / "small"))] == [worker.pid for worker in before]
+    with LedgerWriter(RunFolder(runs / "small").ledger_path) as writer:
+        writer.finding(KEY_USAGE, "The key shows $7 more.", affected=1, examined=1, action="Ask about it.")
+    ended = eagletui("run", config, "--headless")
+    assert (ended.code, ended.err.splitlines()[1:]) == (1, ["The key shows $7 more. Ask about it."])
+    Path(config).write_text(Path(config).read_text() + '[check]\non_breach = "warn"\n')
+    ended = eagletui("run", config, "--headless")
+    assert (ended.code, ended.err.splitlines()[-1]) == (0, "The key shows $7 more. Ask about it.")
 
 
 def test_a_cap_that_is_too_small_pauses_with_3_and_a_raised_one_goes_on(

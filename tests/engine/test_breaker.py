@@ -39,7 +39,7 @@ def pace() -> Pace:
 
 def fail(pace: Pace, now: float, tag: str = "a", sent_at: float | None = None, *, awaits: bool = False) -> None:
     pace.failed(
-        tag, "server_error, HTTP 500: it broke", now if sent_at is None else sent_at, now, awaits=lambda _: awaits
+        tag, "server_error, HTTP 500: it broke.", now if sent_at is None else sent_at, now, awaits=lambda _: awaits
     )
 
 

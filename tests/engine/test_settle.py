@@ -404,7 +404,21 @@ async def test_a_late_bill_beyond_what_the_released_holds_bound_is_named_and_not
         await settler.cross_check()
     assert money(path) == (0, 0, HOLD_PICO)
     with LedgerReader(path) as reader:
-        assert [finding.kind for finding in reader.findings()] == ["key_usage"]
+        (finding,) = reader.findings()
+    assert finding.sentence == (
+        "The provider's key shows $7.0000 more than this run can have spent: $7.0000 in all, above the cap $1.0000."
+    )
+
+
+async def test_what_was_named_while_the_run_worked_is_no_finding_once_the_key_agrees_at_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    make_ledger(path, [None])
+    async with settler_on(path, Accounts([None], ["0.3000000005", "0.0000009005"])) as (settler, _heard):
+        for shown in (1, 0):
+            await (settler.look_at_key() if shown else settler.cross_check())
+            with LedgerReader(path) as reader:
+                assert reader.snapshot().key_excess is None or shown
+                assert len([finding for finding in reader.findings() if finding.closed_at is None]) == shown
 
 
 async def test_a_key_that_shows_more_than_is_committed_is_named_while_the_run_works(tmp_path: Path) -> None:

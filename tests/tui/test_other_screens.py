@@ -26,7 +26,7 @@ async def test_spend_shows_the_books_and_every_endpoint(busy: Built, size: Size)
         assert "$0.0012" in row
         assert "listed price of 2025-10-09 09:00, from the provider's list" in screens.text
         if size == WIDE:
-            assert "$0.0000   on the key, unexplained" in screens.line_with("unattributed")
+            assert "$0.0000   seen on the key, in sum" in screens.line_with("unattributed")
             assert "0.20/0.60" in row
             assert "1,219 tok   counted 1,285" in screens.line_with("billed out")
             assert "44   settled 38   void 2   unsettled 0" in screens.line_with("attempts")

@@ -17,7 +17,7 @@ WORDS: Final[tuple[tuple[str, str], ...]] = (
     ("settled", "known costs of answered requests"),
     ("held", "worst-case cost reserved for requests in flight"),
     ("unsettled", "worst case of requests whose cost the provider has not told yet"),
-    ("unattributed", "costs on the provider's key that no request explains"),
+    ("unattributed", "what the provider's key shows for requests that tell no cost"),
     ("stop-at", "no new request once this much is settled"),
     ("cap", "never committed beyond, worst case included"),
     ("projected", "what the whole run costs if the rest costs as what has ended"),

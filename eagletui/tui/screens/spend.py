@@ -244,7 +244,7 @@ def books_figures(snapshot: Snapshot) -> dict[str, tuple[Piece, ...]]:
         "settled": ((figures.usd(books.settled_pico), "bold"), "   known costs"),
         "held": (figures.usd(books.held_pico), f"   {figures.count(snapshot.in_flight)} in flight, worst case"),
         "unsettled": (figures.usd(books.unsettled_pico), "   worst case, cost not known yet"),
-        "unattributed": (figures.usd(books.unattributed_pico), "   on the key, unexplained"),
+        "unattributed": (figures.usd(books.unattributed_pico), "   seen on the key, in sum"),
         "committed": (figures.usd(books.committed_pico), f"   all of it; {figures.usd(abs(room))} {side} the cap"),
         "stop-at": (figures.usd_short(books.stop_at_pico), f"   {panels.stop_at_forecast(snapshot)}"),
         "cap": panels.cap_pieces(books, "never committed beyond"),
