@@ -170,7 +170,7 @@ def test_every_trainable_sample_has_features_and_a_line_of_training_data(demo: D
 def test_the_last_lines_say_what_came_out_and_where_it_lies(demo: Demo) -> None:
     names = [line.split("  ")[0] for line in demo.out.splitlines()]
     assert names[:2] == ["samples", "exact"]
-    for name in ("resegmented", "drift", "dollars", "features", "training data", "run folder"):
+    for name in ("other ids", "drift", "dollars", "features", "training data", "run folder"):
         assert name in names
     assert f"{demo.size} answered of {demo.size}" in demo.out
     assert "stop-at $0.02, cap $0.05" in demo.out

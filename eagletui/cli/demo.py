@@ -94,7 +94,7 @@ def print_summary(folder: RunFolder, reader: LedgerReader) -> None:
     pairs = [
         ("samples", f"{snapshot.answered:,} answered of {snapshot.samples:,}"),
         ("exact", exact_text(snapshot)),
-        ("resegmented", f"{counted(snapshot.resegmented, 'sample')} whose ids are not what re-encoding the text gives"),
+        ("other ids", f"{counted(snapshot.resegmented, 'sample')} whose ids are not what re-encoding the text gives"),
         ("drift", drift_text(snapshot)),
         ("dollars", dollars_text(snapshot)),
         ("books", _books_text(folder, snapshot.spend.books.settled_pico)),

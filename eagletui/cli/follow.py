@@ -163,7 +163,8 @@ def progress_line(snapshot: Snapshot) -> str:
         f"{snapshot.in_flight:,} in flight",
         *([f"{failed:,} failed"] if failed else []),
         f"{format_usd(books.settled_pico)} settled",
-        f"{format_usd(books.open_pico)} held",
+        f"{format_usd(books.held_pico)} held",
+        *([f"{format_usd(books.unsettled_pico)} unsettled"] if books.unsettled_pico else []),
         evidence_text(snapshot.evidence),
         *([f"{snapshot.extracted:,} extracted"] if any(w.role == "extractor" for w in snapshot.workers) else []),
     ]
@@ -186,8 +187,8 @@ def _wait(
         waits_since = (waits_since or now) if _only_costs_are_open(snapshot) else None
         if patience_s is not None and waits_since is not None and now - waits_since >= patience_s and not was_cut_short:
             was_cut_short = True
-            held = format_usd(snapshot.spend.books.open_pico)
-            say(f"{held} of broken requests stays held. To ask what they cost: eagletui run {folder.name}")
+            unsettled = format_usd(snapshot.spend.books.unsettled_pico)
+            say(f"{unsettled} of broken requests stays unsettled. To ask what they cost: eagletui run {folder.name}")
             if (worker := is_alive(folder, role)) is not None:
                 _signal(worker.pid)
         if interrupts.count > interrupts.passed_on and (worker := is_alive(folder, role)) is not None:

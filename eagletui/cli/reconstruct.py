@@ -63,7 +63,7 @@ def _print(summary: Mapping[str, Any], out: Path) -> None:
         ("evidence", by_evidence),
         ("usability", ", ".join(f"{kind} {number:,}" for kind, number in summary["by_usability"].items())),
         ("profile", ", ".join(sorted(set(summary["profiles"].values())))),
-        ("resegmented", counted(summary["resegmented"], "sample")),
+        ("other ids", counted(summary["resegmented"], "sample")),
         ("drift", f"{summary['drift_total']:+,} tokens"),
     ]
     for endpoint, offset in summary["offsets"].items():

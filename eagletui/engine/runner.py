@@ -161,7 +161,7 @@ class Runner:
             return INTERRUPTED
         if self._gates.state == "running" and not self._admissions.is_exhausted:
             if self._admissions.money_waits and await self._explained() and self._settler.unexplained:
-                self._gates.want_pause("cap", "Holds of requests whose cost is unknown leave no room under the cap.")
+                self._gates.want_pause("cap", "What is unsettled leaves no room under the cap.")
             return None
         if not await self._explained():
             return None

@@ -208,7 +208,7 @@ class Settler:
             lambda writer: writer.finding(
                 "unsettled",
                 f"{len(self.nameless)} attempts have no known cost and the provider's key does not explain them; "
-                f"{format_usd(held)} stays held.",
+                f"{format_usd(held)} stays unsettled.",
                 affected=len(self.nameless),
                 examined=len(self.nameless),
                 action="Start the run again later: their cost is asked for once more.",
@@ -234,9 +234,9 @@ class Settler:
         left_s = self._bills_may_come_s()
         goes_on = f"the cost is asked for {_time(left_s)} more" if left_s else "the key is read until it is at rest"
         return (
-            f"{whose} no known cost, and the provider may bill {_time(sum(self.backoff_s))} late: {held} stays held "
-            f"and {goes_on}. To wait no longer, end the engine "
-            "(Ctrl-C in `eagletui run --headless`, or SIGTERM): the holds stay until the next `eagletui run RUN` asks."
+            f"{whose} no known cost, and the provider may bill {_time(sum(self.backoff_s))} late: {held} stays "
+            f"unsettled and {goes_on}. To wait no longer, end the engine (Ctrl-C in `eagletui run --headless`, or "
+            "SIGTERM): it stays unsettled until the next `eagletui run RUN` asks."
         )
 
     @property

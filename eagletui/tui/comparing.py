@@ -111,7 +111,7 @@ _FIGURES: Final[tuple[tuple[str, tuple[tuple[str, Number, tuple[Wording, Wording
             ("drift, tokens", lambda one: one.drift.tokens, _COUNTS),
             ("drift, of billed", _drift_share, _SHARES),
             ("drifting samples", lambda one: one.drift.samples, _COUNTS),
-            ("resegmented", lambda one: one.resegmented, _COUNTS),
+            ("other ids", lambda one: one.resegmented, _COUNTS),
             ("open findings", lambda one: len(one.findings), _COUNTS),
         ),
     ),

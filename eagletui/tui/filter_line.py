@@ -1,6 +1,6 @@
 """Read the filter line of the samples browser.
 
-Pure. `evidence:streamed,logprobs !finish:stop endpoint:x dataset:y resegmented>0 cost>0.01 "text"`; all must hold.
+Pure. `evidence:streamed,logprobs !finish:stop endpoint:x dataset:y spans>0 cost>0.01 "text"`; all must hold.
 """
 
 import re
@@ -62,11 +62,11 @@ PRESETS: Final[dict[str, SampleFilter]] = {
 }
 """Ready-made filters, in the order of their key."""
 _WRITTEN: Final[dict[str, Preset]] = {
-    "resegmented>0": "mismatched",
+    "spans>0": "mismatched",
     "drift!=0": "drifting",
     "features:waiting": "waiting",
 }
-_CONDITIONS: Final[dict[str, Preset]] = {**_WRITTEN, "spans>0": "mismatched", "drift>0": "drifting"}
+_CONDITIONS: Final[dict[str, Preset]] = {**_WRITTEN, "resegmented>0": "mismatched", "drift>0": "drifting"}
 EXAMPLE: Final = 'evidence:streamed !finish:stop state:failed endpoint:x dataset:y spans>1 cost>0.01 latency>5 "text"'
 
 

@@ -159,7 +159,7 @@ VIEW_KEYS: Final[dict[View, tuple[Key, ...]]] = {
             "slash",
             "filter",
             "Filter",
-            "Filter: evidence:streamed state:failed endpoint:x dataset:y resegmented>0; a text is searched as typed.",
+            "Filter: evidence:streamed state:failed endpoint:x dataset:y spans>0; a text is searched as typed.",
             "always",
             shown="/",
         ),

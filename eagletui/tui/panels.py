@@ -278,7 +278,7 @@ def drift(snapshot: Snapshot) -> dict[str, Pieces]:
         ),
         "proof": evidence_pieces(snapshot, PROVED),
         "no-proof": evidence_pieces(snapshot, UNPROVED),
-        "resegmented": (f"{figures.plural(snapshot.resegmented, 'sample')}, same bytes but other ids",),
+        "resegmented": (f"{figures.plural(snapshot.resegmented, 'sample')}, same bytes cut otherwise",),
     }
 
 
@@ -320,13 +320,15 @@ def compact_lines(snapshot: Snapshot, outlook: Pieces) -> dict[str, Pieces]:
             f" of stop-at {figures.usd_short(books.stop_at_pico)}, cap {figures.usd_short(books.cap_pico)}",
         ),
         "spend-2": (
-            f"held {figures.usd(books.open_pico)}   {figures.usd(snapshot.spend.per_million_usable_pico)} /1M usable",
+            f"held {figures.usd(books.held_pico)}   ",
+            (f"unsettled {figures.usd(books.unsettled_pico)}   " if books.unsettled_pico else "", "$warning"),
+            f"{figures.usd(snapshot.spend.per_million_usable_pico)} /1M usable",
             "   ",
             forecast_piece(snapshot),
         ),
         "drift-1": (
             f"drift {drift_text}   proved {figures.count(exact)} of {figures.count(total)}",
-            f"   resegmented {figures.count(snapshot.resegmented)}",
+            f"   other ids {figures.count(snapshot.resegmented)}",
         ),
         "drift-2": (
             f"features {figures.count(extract.samples)}, {figures.size(extract.bytes)}",

@@ -256,8 +256,8 @@ async def test_a_long_wait_for_costs_is_explained_once(tmp_path: Path, monkeypat
     with LedgerReader(path) as reader:
         (event,) = reader.events()
     assert event.message.startswith(
-        "2 broken requests have no known cost, and the provider may bill 15 min late: $0.0000 stays held and the cost "
-        "is asked for 15 min more. To wait no longer, end the engine (Ctrl-C"
+        "2 broken requests have no known cost, and the provider may bill 15 min late: $0.0000 stays unsettled and the "
+        "cost is asked for 15 min more. To wait no longer, end the engine (Ctrl-C"
     )
 
 
@@ -265,7 +265,7 @@ async def test_a_wait_for_nothing_but_the_key_names_no_time(tmp_path: Path) -> N
     path = tmp_path / "ledger.sqlite"
     make_ledger(path, [None])
     async with settler_on(path, Accounts([None], ["0"]), BILL_WAITS_S, ended_s_ago=1000.0) as (settler, _heard):
-        assert "$0.0000 stays held and the key is read until it is at rest. To" in settler.wait_words()
+        assert "$0.0000 stays unsettled and the key is read until it is at rest. To" in settler.wait_words()
 
 
 async def test_an_attempt_is_asked_about_once_its_id_is_found_in_what_had_arrived(tmp_path: Path) -> None:

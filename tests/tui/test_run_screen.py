@@ -29,7 +29,7 @@ async def test_every_figure_of_the_dashboard_comes_from_the_ledger(busy: Built, 
         assert "26 of 37 with ids    70.3 %" in screens.line_with("proved")
         assert "logprobs 11  streamed 15" in screens.line_with("proof by")
         assert "counted 7  canonical 3  conflict 1" in screens.line_with("no proof")
-        assert "3 samples, same bytes but other ids" in screens.line_with("resegment.")
+        assert "3 samples, same bytes cut otherwise" in screens.line_with("other ids")
         assert "+3 tok   +0.246 %   1 sample" in screens.line_with("drift  ")
         assert "10 / 37 trainable    27.0 %" in screens.text
         assert "1 sealed   14.2 MiB" in screens.line_with("shards")
@@ -50,7 +50,7 @@ async def test_the_small_dashboard_keeps_the_figures_that_matter(busy: Built) ->
         # 4,269,135,764 picodollars for 40 of 60 samples.
         assert "$0.0043 settled, about $0.0064 in all, 4.7 % of stop-at $0.09, cap $0.15" in screens.text
         assert "held $0.0016   $3.3223 /1M usable   stop-at not reached before the end" in screens.text
-        assert "drift +3 tok   proved 26 of 37   resegmented 3" in screens.text
+        assert "drift +3 tok   proved 26 of 37   other ids 3" in screens.text
         assert "features 10, 14.2 MiB   waiting 27   disk fits, 76.7 GiB to spare" in screens.text
         assert "× failed   s-000023" in screens.text
         assert screens.lines[-1].split() == ("n/N Issue enter Open p Pause $ Limits : More X Stop q Detach".split())

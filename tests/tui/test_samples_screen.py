@@ -87,7 +87,7 @@ async def test_keys_move_the_cursor_by_line_page_and_end(busy: Built) -> None:
 async def test_presets_filter_the_list_and_escape_clears_before_it_leaves(busy: Built) -> None:
     async with opened(busy, WIDE) as screens:
         await screens.press("2", "f")
-        assert "filter resegmented>0   f preset mismatched   s sort id   3 of 60" in screens.text
+        assert "filter spans>0   f preset mismatched   s sort id   3 of 60" in screens.text
         await screens.press("f")
         assert "preset drifting" in screens.text
         assert "1 of 60" in screens.text

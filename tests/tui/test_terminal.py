@@ -109,7 +109,7 @@ def test_q_leaves_at_once_after_a_change_of_size(busy: Built) -> None:
     with program(["attach", str(busy.path), "--no-mouse"], (120, 36)) as shown:
         shown.read_until(b"Needs attention")
         shown.resize((80, 24))
-        shown.read_until(b"resegmented")
+        shown.read_until(b"tok   proved")
         shown.write(b"q")
         assert shown.wait() == 0
     assert LEAVE_ALTERNATE_SCREEN in shown.output

@@ -69,4 +69,4 @@ async def test_a_data_set_is_signed_for_and_another_refused_by_keys(
         assert (second.dataset, second.is_refused) == ("b3_magicoder", True)
         await screens.resize(WIDE)
         await screens.press("s")
-        assert "dataset:b3_magicoder resegmented>0" in screens.text
+        assert "dataset:b3_magicoder spans>0" in screens.text

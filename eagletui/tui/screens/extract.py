@@ -155,7 +155,7 @@ def _dataset_columns() -> tuple[Column[DatasetFigures], ...]:
         Column("data set", 0, lambda row: row.name),
         Column("samples", 8, lambda row: figures.count(row.samples), right=True),
         Column("trainable", 9, lambda row: figures.count(trainable(row)), right=True),
-        Column("reseg.", 6, lambda row: figures.count(row.resegmented), right=True),
+        Column("other ids", 9, lambda row: figures.count(row.resegmented), right=True),
         Column("extracted", 9, lambda row: figures.count(row.extracted), right=True),
     )
 

@@ -32,7 +32,7 @@ WORDS: Final[tuple[tuple[str, str], ...]] = (
     ("counted", "canonical encoding, the count agrees; not a proof"),
     ("canonical", "canonical encoding, nothing to check it against"),
     ("conflict", "the count disagrees, or two kinds of evidence contradict each other"),
-    ("resegmented", "same bytes, other ids than the canonical encoding"),
+    ("other ids", "samples with the same bytes, but other ids than the canonical encoding"),
     ("span", "a run of bytes where two tokenizations differ"),
     ("shard", "a sealed file of hidden states"),
     ("lag", "samples whose hidden states could be computed and are not yet"),

@@ -62,7 +62,7 @@ _PANELS: Final[tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...]] = (
             ("#meter", ""),
             ("proof", "proof by"),
             ("no-proof", "no proof"),
-            ("resegmented", "resegment."),
+            ("resegmented", "other ids"),
             ("drift", "drift"),
             ("worst", "worst"),
         ),

@@ -153,7 +153,7 @@ class VerdictsScreen(FramedScreen):
             Column("rebuilt", 9, lambda row: figures.count(sum(row.evidence.values())), right=True, from_width=100),
             Column("proved", 9, lambda row: figures.count(proved_of(row)), right=True),
             Column("counted", 9, lambda row: figures.count(row.evidence.get("counted", 0)), right=True, from_width=90),
-            Column("reseg.", 8, lambda row: figures.count(row.resegmented), right=True),
+            Column("other ids", 9, lambda row: figures.count(row.resegmented), right=True),
             Column("drifting", 8, lambda row: figures.count(row.drifting), right=True, from_width=90),
             Column("mismatched", 10, mismatched, right=True),
             Column("verdict", 9, signed),
