@@ -24,6 +24,8 @@ from eagletui.runs import RunFolder, is_alive
 
 POLL_S: Final = 0.1
 LINE_EVERY_S: Final = 5.0
+WARNINGS: Final = 10
+"""At most so many are printed at a time; all of them are in the app and the ledger."""
 STOP_TIMEOUT_S: Final = 60.0
 DONE, FAILED, PAUSED, INTERRUPTED = 0, 1, 3, 130
 
@@ -42,6 +44,7 @@ def follow(
     config: RunConfig,
     interrupts: Interrupts,
     *,
+    after_event: int,
     joined: bool = False,
     patience_s: float | None = None,
 ) -> int:
@@ -51,6 +54,7 @@ def follow(
         folder: the run; its workers have been started.
         config: its config.
         interrupts: counted since before the workers were started.
+        after_event: the last event before them; warnings of later ones are printed.
         joined: somebody else started the engine: an interrupt leaves it at work, and so does a pause.
         patience_s: end an engine that has waited so long for nothing but costs; their holds stay. None: let it wait.
 
@@ -58,7 +62,7 @@ def follow(
         RunError: the engine died in the middle of a run.
     """
     with LedgerReader(folder.ledger_path) as reader:
-        progress = Progress(reader)
+        progress = Progress(reader, after_event)
         if joined and (left := _look_on(folder, interrupts, progress)) is not None:
             return left
         was_cut_short = _wait(folder, "engine", interrupts, progress, patience_s)
@@ -120,6 +124,8 @@ class Progress:
     """Prints a line when something changed, at most every few seconds, and at once when the state changed."""
 
     reader: LedgerReader
+    after_event: int = 0
+    """The last event whose warning was printed."""
     started: float = 0.0
     line: str = ""
     state: str = ""
@@ -143,8 +149,19 @@ class Progress:
             if line != self.line:
                 say(f"{now - self.started:6.0f} s  {line}")
             self.line, self.state, self.at = line, state, now
+        self._say_warnings(self.snapshot)
         self._say_wait(self.snapshot)
         return self.snapshot
+
+    def _say_warnings(self, snapshot: Snapshot) -> None:
+        """Print what the workers warned of since the last look; a pause has a line of its own."""
+        if snapshot.last_event_id <= self.after_event:
+            return
+        newest = self.reader.last_events(WARNINGS, ("warn", "error"))
+        for event in newest:
+            if event.id > self.after_event and event.kind != "state" and event.sample_key is None:
+                say(f"{event.level}: {clean_line(event.message)}")
+        self.after_event = snapshot.last_event_id
 
     def _say_wait(self, snapshot: Snapshot) -> None:
         """Say once why a run goes on although nothing is in flight."""

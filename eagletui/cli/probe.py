@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from eagletui.cli.follow import follow, interruptible
 from eagletui.cli.output import counted, print_pairs, print_table
 from eagletui.cli.run import prepare
-from eagletui.cli.workers import start_workers
+from eagletui.cli.workers import last_event, start_workers
 from eagletui.config import RunConfig
 from eagletui.config_sampling import SamplingOverride
 from eagletui.core.fidelity import EVIDENCE
@@ -118,9 +118,10 @@ def probe(config: RunConfig, requests: int) -> Probe:
 
     small = probe_config(config, requests)
     folder = prepare(small, None)
+    after_event = last_event(folder)
     with interruptible() as interrupts:
         joined = start_workers(folder, small, interrupts, exit_when_paused=True)
-        code = follow(folder, small, interrupts, joined=joined, patience_s=PATIENCE_S)
+        code = follow(folder, small, interrupts, after_event=after_event, joined=joined, patience_s=PATIENCE_S)
     rebuilt = rebuild_run(folder)
     with LedgerReader(folder.ledger_path) as reader:
         books = reader.books()

@@ -34,11 +34,18 @@ def work(folder: RunFolder, config: RunConfig, *, exit_when_paused: bool, follow
     Raises:
         RunError: a worker did not start, or the engine died.
     """
+    after_event = last_event(folder)
     with interruptible() as interrupts:
         joined = start_workers(folder, config, interrupts, exit_when_paused=exit_when_paused)
         if follows or interrupts.count:
-            return follow(folder, config, interrupts, joined=joined)
+            return follow(folder, config, interrupts, after_event=after_event, joined=joined)
     return None
+
+
+def last_event(folder: RunFolder) -> int:
+    """Return the id of the run's last event, so that later ones can be told."""
+    with LedgerReader(folder.ledger_path) as reader:
+        return reader.snapshot().last_event_id
 
 
 def start_workers(folder: RunFolder, config: RunConfig, interrupts: Interrupts, *, exit_when_paused: bool) -> bool:

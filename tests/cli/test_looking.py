@@ -147,6 +147,22 @@ def test_a_wait_for_costs_is_explained_once_by_run_and_each_time_by_status(
     assert "no known cost" not in eagletui("status", made_run.name).out, "the engine has ended"
 
 
+def test_a_followed_run_prints_what_its_workers_warn_of_once_and_not_its_pauses(
+    made_run: RunFolder, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with LedgerWriter(made_run.ledger_path) as writer:
+        before = writer.event("warn", "engine", "files", "Of an earlier start.")
+        writer.event("warn", "engine", "files", "Only 1 of 1,200 requests can be in flight.")
+        writer.event("warn", "engine", "state", "The cap is reached.")
+        writer.event("info", "engine", "state", "Nothing to warn of.")
+    with LedgerReader(made_run.ledger_path) as reader:
+        progress = Progress(reader, before)
+        progress.show()
+        progress.show(always=True)
+    said = [line for line in capfd.readouterr().err.splitlines() if "answered" not in line]
+    assert said == ["warn: Only 1 of 1,200 requests can be in flight."]
+
+
 def test_a_run_without_its_engine_is_called_interrupted_and_not_running(eagletui: Command, made_run: RunFolder) -> None:
     assert "not started. Go on with: eagletui run small" in eagletui("status", made_run.name).out
     assert "small  not started" in eagletui("ls").out
