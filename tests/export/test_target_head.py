@@ -39,6 +39,7 @@ def test_a_nested_target_gets_a_folder_with_its_head_that_the_run_config_names(
     assert verify(kimi, out, code=0) == {}
 
 
+@pytest.mark.slow
 def test_another_export_of_the_same_target_leaves_the_head_and_an_interrupted_one_is_written_anew(
     kimi: ExportedRun, tmp_path: Path
 ) -> None:
