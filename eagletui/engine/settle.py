@@ -29,6 +29,8 @@ KEY_READS: Final = 12
 TOLERATED_PICO: Final = PICO // 4
 TOLERATED_PART: Final = 100
 """A key that shows a quarter dollar, or a hundredth, more than is committed may round or lag; more is named at once."""
+ROUNDED_PICO: Final = 1_000_000
+"""At rest a key may show a millionth of a dollar more: it adds up numbers that were rounded one by one."""
 LOOK_S: Final = 1.0
 """While bills may still come, it is looked this often whether the run has gone on."""
 SAID_AFTER_S: Final = 5.0
@@ -266,7 +268,7 @@ class Settler:
         if look is None:
             return
         left_pico = look.excess_pico - await self.ledger.do(partial(_book_late, look.excess_pico))
-        if left_pico > 0:
+        if left_pico > ROUNDED_PICO:
             await self._name_excess(left_pico, look)
         else:
             await self.ledger.do(lambda writer: writer.close_finding(KEY_USAGE))
@@ -292,7 +294,7 @@ class Settler:
         return KeyLook(usage_pico - self.key_usage_at_start_pico, books)
 
     async def _name_excess(self, excess_pico: int, look: KeyLook) -> None:
-        if excess_pico <= 0:
+        if excess_pico <= ROUNDED_PICO:
             return
         cap_pico = look.books.cap_pico
         above = f": {format_usd(look.shown_pico)} in all, above the cap {format_usd(cap_pico)}"

@@ -293,6 +293,16 @@ async def test_a_sum_above_the_holds_is_booked_up_to_them_and_named(tmp_path: Pa
     assert "$7.0000 more" in finding.sentence
 
 
+@pytest.mark.parametrize(("shown", "named"), [("0.0000010000", 0), ("0.0000010015", 1)])
+async def test_a_key_that_rounds_what_it_adds_up_is_no_finding(tmp_path: Path, shown: str, named: int) -> None:
+    path = tmp_path / "ledger.sqlite"
+    make_ledger(path, [])
+    async with settler_on(path, Accounts([None], [shown])) as (settler, _heard):
+        await settler.cross_check()
+    with LedgerReader(path) as reader:
+        assert len(reader.findings()) == named
+
+
 async def test_a_key_that_cannot_be_read_leaves_the_holds_and_says_so(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     make_ledger(path, [None])
