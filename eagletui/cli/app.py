@@ -4,6 +4,7 @@ import contextlib
 import errno
 import functools
 import io
+import json
 import keyword
 import os
 import sys
@@ -182,7 +183,9 @@ def _dispatch(program: str, name: str, function: Callable[..., int | None], args
     import typer
 
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    app.command(name, context_settings={"help_option_names": ["--help", "-h"]})(_ending(function))
+    # A verb's value may begin with a dash: `ctl RUN cap -1` is an amount, and said to be a wrong one.
+    settings = {"help_option_names": ["--help", "-h"], "ignore_unknown_options": name == "ctl"}
+    app.command(name, context_settings=settings)(_ending(function))
     try:
         app(args=args, prog_name=program)
     except SystemExit as end:
@@ -198,6 +201,8 @@ def _ending(function: Callable[..., int | None]) -> Callable[..., None]:
         try:
             code = function(*args, **kwargs)
         except EagleError as error:
+            if kwargs.get("json_"):
+                print(json.dumps({"ok": False, "error": str(error)}, ensure_ascii=False))
             _fail(error)
         except KeyboardInterrupt:
             raise SystemExit(INTERRUPTED) from None

@@ -159,7 +159,7 @@ class Progress:
             return
         newest = self.reader.last_events(WARNINGS, ("warn", "error"))
         for event in newest:
-            if event.id > self.after_event and event.kind != "state" and event.sample_key is None:
+            if event.id > self.after_event and event.kind != "paused" and event.sample_key is None:
                 say(f"{event.level}: {clean_line(event.message)}")
         self.after_event = snapshot.last_event_id
 

@@ -8,13 +8,14 @@ import typer
 
 from eagletui.cli.create import check_config, read_config
 from eagletui.cli.key_check import look_at_key, look_at_reasoning
-from eagletui.cli.output import bytes_text, counted, duration_text, print_json, print_pairs, print_table
+from eagletui.cli.output import bytes_text, counted, duration_text, print_json, print_pairs, print_table, say
 from eagletui.cli.run import with_options
 from eagletui.cli.wrong_address import unreached, wrong_config
 from eagletui.config import RunConfig
 from eagletui.core.errors import ConfigError, EagleError
 from eagletui.core.key_preflight import Preflight, RunNeeds, fee_note
 from eagletui.core.money import PICO, Price, format_usd, limit_text, pico_to_usd_string
+from eagletui.core.text import clean_block
 from eagletui.providers.base import ProviderFailure
 from eagletui.runs import RunFolder, runs_root
 
@@ -52,9 +53,11 @@ def plan(
         chosen = with_options(read_config(config), limit=limit)
         made = _make(chosen)
     except EagleError as error:
-        if json_:
-            print_json({"ok": False, "refusals": [str(error)]})
-        raise
+        if not json_:
+            raise
+        print_json({"ok": False, "error": str(error), "refusals": [str(error)]})
+        say(f"eagletui: {clean_block(str(error))}")
+        return error.exit_code
     if probe is not None and not made.refusals:
         return _probe(chosen, probe, made, json_=json_)
     if json_:

@@ -10,16 +10,17 @@ MIN_ROWS: Final = 16
 LOCAL_REFRESH_S: Final = 0.25
 SSH_REFRESH_S: Final = 0.5
 
+_FROM_HERE: Final = "From here: eagletui status RUN --watch, or eagletui inspect RUN."
 _OVER_SSH: Final = {"TEXTUAL_FPS": "15", "TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0"}
 
 
 def refusal(environ: Mapping[str, str], *, is_terminal: bool) -> str | None:
     """Say why the app cannot be drawn here and what to do instead, or None where it can."""
     if not is_terminal:
-        return "This is not a terminal. Use --headless, or eagletui status RUN --watch."
+        return f"This is not a terminal. {_FROM_HERE}"
     if environ.get("TERM", "") in ("", "dumb"):
         name = environ.get("TERM") or "unset"
-        return f"TERM is {name}, which cannot draw screens. Use --headless, or eagletui status RUN --watch."
+        return f"TERM is {name}, which cannot draw screens. {_FROM_HERE}"
     return None
 
 

@@ -55,3 +55,10 @@ def test_ctrl_c_while_a_command_is_loaded_is_quiet(eagletui: Command, monkeypatc
 
     monkeypatch.setattr("eagletui.cli.app.import_module", interrupted)
     assert eagletui("formats") == Ended(130, "", "")
+
+
+def test_with_json_an_error_is_one_object_too_and_stays_a_line_for_people(eagletui: Command) -> None:
+    for args in (("status", "nowhere"), ("inspect", "nowhere"), ("ctl", "nowhere", "pause"), ("plan", "nowhere.toml")):
+        ended = eagletui(*args, "--json")
+        assert (ended.code, ended.json["ok"]) == (2, False)
+        assert ended.err == f"eagletui: {ended.json['error']}\n"

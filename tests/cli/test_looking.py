@@ -153,7 +153,7 @@ def test_a_followed_run_prints_what_its_workers_warn_of_once_and_not_its_pauses(
     with LedgerWriter(made_run.ledger_path) as writer:
         before = writer.event("warn", "engine", "files", "Of an earlier start.")
         writer.event("warn", "engine", "files", "Only 1 of 1,200 requests can be in flight.")
-        writer.event("warn", "engine", "state", "The cap is reached.")
+        writer.event("warn", "engine", "paused", "The cap is reached.")
         writer.event("info", "engine", "state", "Nothing to warn of.")
     with LedgerReader(made_run.ledger_path) as reader:
         progress = Progress(reader, before)
@@ -214,7 +214,7 @@ def test_inspect_writes_a_streams_keep_alives_once_with_their_number() -> None:
 
 def test_status_of_an_unknown_run_exits_2_and_names_near_ones(eagletui: Command, made_run: RunFolder) -> None:
     ended = eagletui("status", "smal", "--json")
-    assert (ended.code, ended.out) == (2, "")
+    assert (ended.code, ended.json["ok"]) == (2, False)
     assert "Did you mean small?" in ended.err
 
 

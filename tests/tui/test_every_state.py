@@ -270,7 +270,7 @@ def test_before_the_first_read_the_state_is_loading() -> None:
 def test_a_terminal_that_cannot_draw_is_refused_with_the_way_out(term: str) -> None:
     said = terminal.refusal({"TERM": term}, is_terminal=True)
     assert said is not None
-    assert said.endswith("which cannot draw screens. Use --headless, or eagletui status RUN --watch.")
+    assert said.endswith("which cannot draw screens. From here: eagletui status RUN --watch, or eagletui inspect RUN.")
 
 
 async def test_the_first_read_says_on_what_disk_the_ledger_lies(busy: Built, monkeypatch: pytest.MonkeyPatch) -> None:

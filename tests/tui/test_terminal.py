@@ -160,7 +160,7 @@ def test_hostile_text_never_reaches_the_terminal(hostile: Built) -> None:
 def test_a_terminal_that_cannot_draw_is_refused_with_what_to_do(busy: Built, term: str) -> None:
     with program(["attach", str(busy.path)], TERM=term) as shown:
         assert shown.wait() == 2
-    assert b"Use --headless, or eagletui status RUN --watch." in shown.output
+    assert b"From here: eagletui status RUN --watch, or eagletui inspect RUN." in shown.output
 
 
 def test_without_a_terminal_the_app_is_refused(busy: Built) -> None:
@@ -173,7 +173,7 @@ def test_without_a_terminal_the_app_is_refused(busy: Built) -> None:
         check=False,
     )
     assert done.returncode == 2
-    assert "This is not a terminal. Use --headless" in done.stderr
+    assert "This is not a terminal. From here: " in done.stderr
     assert done.stdout == ""
 
 
