@@ -250,7 +250,7 @@ def stop_at_text(books: Books) -> str:
 
 
 def other_limit_text(books: Books, changed: Literal["cap", "stop_at"]) -> str:
-    """Say that the limit which was not changed is in the way too; empty where it is not.
+    """Say how the limit which was not changed stands to the other: in the way too, or not reached; empty where neither.
 
     Args:
         books: after the change.
@@ -259,6 +259,8 @@ def other_limit_text(books: Books, changed: Literal["cap", "stop_at"]) -> str:
     if changed == "cap" and books.spent_pico and books.stop_at_pico <= books.spent_pico < books.cap_pico:
         also = f"Stop-at, {limit_text(books.stop_at_pico)}, is reached as well"
         return f" {also}: to go on, raise it too with `eagletui ctl RUN stop-at USD`."
+    if changed == "cap" and books.spent_pico < books.cap_pico < books.stop_at_pico:
+        return f" It comes before stop-at, {limit_text(books.stop_at_pico)}."
     if changed == "stop_at" and books.cap_pico < books.stop_at_pico:
         first = f"The cap, {limit_text(books.cap_pico)}, comes first"
         return f" {first}: raise it too with `eagletui ctl RUN cap USD`."

@@ -1,7 +1,8 @@
 """Write files of an export: whole and on the disk, or not at all."""
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -34,6 +35,23 @@ class Replacement:
         finally:
             with suppress(FileNotFoundError):
                 self._temporary.unlink()
+
+
+@contextmanager
+def made(folder: Path) -> Iterator[None]:
+    """Make a folder to write into; what was made for it goes again where nothing came to lie in it.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        yield
+    finally:
+        for path in missing:
+            with suppress(OSError):  # something lies in it
+                path.rmdir()
 
 
 def flush_folder(folder: Path) -> None:

@@ -13,7 +13,7 @@ import msgspec
 from eagletui.core.errors import RunError
 from eagletui.core.loaders import SampleLength
 from eagletui.export.held_out import validation_last
-from eagletui.export.replacement import Replacement
+from eagletui.export.replacement import Replacement, made
 from eagletui.export.rows import Census, TrainingRow, selected_rows, training_rows
 from eagletui.export.selection import Selection
 from eagletui.ledger.reader import LedgerReader
@@ -131,8 +131,7 @@ def export_tokens(
     lengths: list[SampleLength] = []
     by_text_changed = 0
     try:
-        out.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with LedgerReader(folder.ledger_path) as reader, reader.moment(), ExitStack() as files:
+        with made(out), LedgerReader(folder.ledger_path) as reader, reader.moment(), ExitStack() as files:
             stream = CountedStream(files.enter_context(Replacement(data)))
             writer = sink(stream)
             apart: _Apart | None = None

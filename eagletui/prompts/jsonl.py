@@ -32,6 +32,18 @@ SHAPES: Final[Mapping[str, Callable[[Mapping[str, object]], tuple[Message, ...]]
 _PREFILLED: Final[Mapping[str, object]] = {"continue_final_message": True, "add_generation_prompt": False}
 """Fields of a record that ask a server to go on with a given beginning of the answer."""
 
+_FOREIGN: Final = (
+    (b"\x1f\x8b", "a gzip file", "JSON lines: unpack it first with gunzip"),
+    (b"\x28\xb5\x2f\xfd", "a zstd file", "JSON lines: unpack it first with unzstd"),
+    (b"BZh", "a bzip2 file", "JSON lines: unpack it first with bunzip2"),
+    (b"\xfd7zXZ\x00", "an xz file", "JSON lines: unpack it first with unxz"),
+    (b"PK\x03\x04", "a zip file", "JSON lines: unpack it first with unzip"),
+    (b"PAR1", "a Parquet file", "its name to end in .parquet"),
+    (b"\xff\xfe", "text in UTF-16", "JSON lines in UTF-8: iconv -f UTF-16 -t UTF-8"),
+    (b"\xfe\xff", "text in UTF-16", "JSON lines in UTF-8: iconv -f UTF-16 -t UTF-8"),
+)
+"""First bytes of files that are given for prompts, what they are, and what is expected."""
+
 _RECORD = msgspec.json.Decoder(dict[str, object])
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _VALUE = msgspec.json.Decoder()
@@ -70,6 +82,9 @@ class PromptFile:
         records = False
         try:
             with self.path.open("rb") as file:
+                if (other := foreign_format(self.path.name, file.peek(8))) is not None:
+                    yield self._problem(None, None, *other)
+                    return
                 number = 0
                 while line := file.readline(MAX_LINE_BYTES):
                     number += 1
@@ -97,6 +112,21 @@ class PromptFile:
 
     def _problem(self, line: int | None, name: str | None, what: str, expected: str) -> Problem:
         return Problem(str(self.path), line, name, what, expected)
+
+
+def foreign_format(name: str, head: bytes) -> tuple[str, str] | None:
+    """Name the format of a file that holds no JSON lines as it is, and what to make of it; None where it may hold some.
+
+    Args:
+        name: of the file; tables in text are known by it, and by no brace at their beginning.
+        head: the first bytes.
+    """
+    for mark, what, how in _FOREIGN:
+        if head.startswith(mark):
+            return what, how
+    if name.lower().endswith((".csv", ".tsv")) and not head.lstrip().startswith(b"{"):
+        return "a table of separated values", "JSON lines, such as its rows as objects, or Parquet"
+    return None
 
 
 def read_record(number: int, line: bytes, stem: str, mode: Literal["last", "all"]) -> PromptRecord:

@@ -39,7 +39,7 @@ def test_a_cap_below_what_is_settled_or_promised_is_taken_and_says_that_nothing_
     tight = eagletui("ctl", made_run.name, "cap", "0.008").out
     assert "below the $0.009 that requests under way may come to: nothing new is sent until" in tight
     assert eagletui("ctl", made_run.name, "cap", "0.5").out == (
-        "The cap is $0.50. No engine is running; eagletui run small goes on.\n"
+        "The cap is $0.50. It comes before stop-at, $1.00. No engine is running; eagletui run small goes on.\n"
     )
     assert eagletui("ctl", made_run.name, "stop-at", "0.007").out == (
         "Stop-at is $0.007, and $0.007 is settled already: nothing new is sent. "

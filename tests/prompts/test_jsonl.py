@@ -1,5 +1,6 @@
 """Prompt files: every shape people have, stable keys, turns, and faults with their lines."""
 
+import gzip
 import json
 from pathlib import Path
 from typing import Literal
@@ -343,3 +344,26 @@ def test_a_row_may_have_its_own_sampling_and_wrong_ones_are_named(tmp_path: Path
     for wrong, field in (({"temprature": 1}, "temprature"), ({"temperature": 3}, "temperature"), ({"seed": 1}, "seed")):
         problem = _problem(tmp_path, {"prompt": "Hi", "sampling": wrong})
         assert problem.field == f"sampling.{field}"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "found"),
+    [
+        ("b1.jsonl.gz", gzip.compress(b'{"prompt": "Hi"}\n'), "a gzip file"),
+        ("renamed.jsonl", gzip.compress(b'{"prompt": "Hi"}\n'), "a gzip file"),
+        ("b1.jsonl", '{"prompt": "Hi"}\n'.encode("utf-16"), "text in UTF-16"),
+        ("b1.csv", b"id,prompt\n1,Hi\n", "a table of separated values"),
+    ],
+)
+def test_a_file_of_another_format_is_named_once_with_what_to_do(
+    tmp_path: Path, name: str, content: bytes, found: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    (problem,) = PromptFile(tmp_path / name, "last")
+    assert isinstance(problem, Problem)
+    assert (problem.line, problem.found) == (None, found)
+    assert "JSON lines" in problem.expected
+
+
+def test_json_lines_may_have_any_name(tmp_path: Path) -> None:
+    assert [item.prompt.messages[0] for item in _records(_write(tmp_path, {"prompt": "Hi"}, name="b1.csv"))] == [USER]
