@@ -77,7 +77,7 @@ def test_every_probe_is_a_run_of_its_own_and_the_planned_run_is_not_made(
 def test_a_sample_is_asked_once_so_that_failures_do_not_buy_more_requests(
     eagletui: Command, make_config: MakeConfig, runs: Path
 ) -> None:
-    config = make_config(faults='[[fault]]\nkind = "http_503"\nmatch = { endpoint = "embedded/stream" }\n')
+    config = make_config(faults='[[fault]]\nkind = "http_502"\nmatch = { endpoint = "embedded/stream" }\n')
     ended = eagletui("plan", str(config), "--probe", "3", "--json")
     assert ended.code == 1
     by_tag = {endpoint["tag"]: endpoint for endpoint in ended.json["probe"]["endpoints"]}
