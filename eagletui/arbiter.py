@@ -206,9 +206,10 @@ class _Search:
         """Cuts that are worth scoring whole, by what they are likely to weigh."""
         lengths = self._relative()
         ways = best_combinations(self._around, lengths, CANDIDATES)
-        for pattern, weight in self._patterns():
+        for weight, pattern in self._patterns():
             rest = [one for one in self._around if not any(_overlap(one.change, change) for change in pattern)]
-            grown = sum(one.growth for one in self._around if one.change in pattern)
+            made = replaced(self.base.ids, pattern, self._lattice)
+            grown = count_tokens(made) - count_tokens(self.base.ids)
             ways += (
                 Combination(weight + way.weight, tuple(disjoint([*pattern, *way.changes])))
                 for way in best_combinations(rest, lengths.beyond(grown), COMPLETIONS)
@@ -217,18 +218,37 @@ class _Search:
         likely = nlargest(CANDIDATES, (way for way in ways if way.weight >= least), key=lambda way: way.weight)
         return [replaced(self.base.ids, way.changes, self._lattice) for way in likely]
 
-    def _patterns(self) -> list[tuple[list[Change], float]]:
-        """Changes made wherever they can be made: what a model has once cut oddly it cuts the same way again.
+    def _patterns(self) -> list[Combination]:
+        """Changes made there and at every later place of their text: what a model has once cut oddly it cuts so again.
 
-        The first time costs most of what the pattern costs; its weight is taken for that of the best place alone.
+        The first time costs most of what the pattern costs; its weight is taken for that of the best place alone. The
+        later places alone may be too unlikely to be looked at.
         """
-        alike: dict[tuple[bytes, tuple[int, ...]], list[Weighed]] = {}
+        found: dict[tuple[Change, ...], float] = {}
         for one in self._around:
-            text = self._lattice.data[one.change.start : one.change.end]
-            alike.setdefault((text, one.change.ids), []).append(one)
-        repeated = [group for group in alike.values() if len(group) > 1]
-        found = [(disjoint([one.change for one in group]), max(one.weight for one in group)) for group in repeated]
-        return nlargest(PATTERNS, found, key=lambda pair: pair[1])
+            pattern = self._from_there_on(one.change)
+            if len(pattern) > 1:
+                found[pattern] = one.weight
+        return [
+            Combination(weight, pattern)
+            for pattern, weight in nlargest(PATTERNS, found.items(), key=lambda pair: pair[1])
+        ]
+
+    def _from_there_on(self, change: Change) -> tuple[Change, ...]:
+        """Make a change at its place and at every later one where its text stands between two boundaries."""
+        bounds = set(self.base.bounds)
+        text = self._lattice.data[change.start : change.end]
+        places = (
+            offset
+            for offset in self.base.bounds
+            if offset >= change.start and min(change.ids) >= 0 and self._lattice.data.startswith(text, offset)
+        )
+        changes = [
+            Change(place, place + len(text), change.ids)
+            for place in places
+            if place + len(text) in bounds and change.ids[0] in self._lattice.pieces(place)
+        ]
+        return tuple(disjoint(changes))
 
     def _neighbours(self, base: Path) -> list[Weighed]:
         """Weigh the single changes of a cut."""

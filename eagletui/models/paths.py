@@ -226,21 +226,26 @@ class _Stretch(NamedTuple):
 
 
 def _stretches(ids: Sequence[int], bounds: Sequence[int], known: Path, far: int) -> list[_Stretch]:
-    """Cut a path where it leaves a known one and where it is long back on it."""
+    """Cut a path where it leaves a known one and where it is long back on it.
+
+    Between two differences the way back is never shorter than `FAR`: one that is made again depends on the first.
+    """
     index_at = {offset: index for index, offset in enumerate(known.bounds)}
+    is_alike = [
+        (at := index_at.get(offset)) is not None and known.ids[at] == token_id
+        for token_id, offset in zip(ids, bounds, strict=False)
+    ]
+    last = max((index for index, alike in enumerate(is_alike) if not alike), default=-1)
     found: list[_Stretch] = []
     start: int | None = None
     left_at = alike = 0
-    for index, token_id in enumerate(ids):
-        at = index_at.get(bounds[index])
-        is_alike = at is not None and known.ids[at] == token_id
-        if start is None and not is_alike:
-            assert at is not None
-            start, left_at = index, at
-        elif start is not None and is_alike and alike >= far:
+    for index, same in enumerate(is_alike):
+        if start is None and not same:
+            start, left_at = index, index_at[bounds[index]]
+        elif start is not None and same and alike >= (far if index > last else max(far, FAR)):
             found.append(_Stretch(start, index, left_at))
             start = None
-        alike = alike + 1 if is_alike else 0
+        alike = alike + 1 if same else 0
     if start is not None:
         found.append(_Stretch(start, len(ids), left_at))
     return found
