@@ -33,15 +33,22 @@ def likeliest_cut(data: bytes, size: int, vocabulary: Vocabulary) -> tuple[int, 
     """
     if size < 1 or size > len(data) or len(data) * size > _WORK_LIMIT:
         return ()
+    pieces = {
+        start: [
+            (end, math.log(token_id + 1), token_id)
+            for end in range(start + 1, min(len(data), start + vocabulary.max_piece_bytes) + 1)
+            if (token_id := vocabulary.id_of(data[start:end])) is not None
+        ]
+        for start in range(len(data))
+    }
     rests: dict[int, tuple[float, tuple[int, ...]]] = {len(data): (0.0, ())}
     for position in range(size - 1, -1, -1):
         found: dict[int, tuple[float, tuple[int, ...]]] = {}
         for start in range(len(data) - 1 if position else 0, -1, -1):
             ways = [
-                (math.log(token_id + 1) + rest[0], (token_id, *rest[1]))
-                for end, rest in rests.items()
-                if start < end <= start + vocabulary.max_piece_bytes
-                and (token_id := vocabulary.id_of(data[start:end])) is not None
+                (rareness + rests[end][0], (token_id, *rests[end][1]))
+                for end, rareness, token_id in pieces[start]
+                if end in rests
             ]
             if ways:
                 found[start] = min(ways)

@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 from transformers import AutoConfig
 
 from eagletui.core.errors import InputError, ModelError
+from eagletui.core.features import DTYPES
 from eagletui.core.loaders import LoaderRule
 from eagletui.core.text import clean_line
 from eagletui.export.replacement import Replacement, flush_file, flush_folder
@@ -117,6 +118,12 @@ def _weights(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
     for name, key in wanted.items():
         with safe_open(checkpoint.path / places[key], framework="pt") as opened:
             found[name] = opened.get_tensor(key)
+    for name, tensor in found.items():
+        if str(tensor.dtype).removeprefix("torch.") not in DTYPES:
+            raise ValueError(
+                f"{wanted[name]} is {tensor.dtype}, whose scales a head has no place for: give plain weights"
+            )
+
     for name in (HEAD_KEY, EMBEDDING_KEY):
         if tuple(found[name].shape) != (checkpoint.vocab_size, checkpoint.hidden_size):
             raise ValueError(

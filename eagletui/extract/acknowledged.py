@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from eagletui.core.errors import RunError
+from eagletui.extract.line_list import append_line
 from eagletui.extract.shards import MARK, flush_folder
 
 ACKNOWLEDGED: Final = "acknowledged.jsonl"
@@ -54,7 +55,7 @@ def read_acknowledged(folder: Path) -> dict[str, AcknowledgedShard]:
 def write_acknowledged(folder: Path, shards: Iterable[AcknowledgedShard]) -> None:
     """List what was acknowledged elsewhere, in a folder that has no list yet; nothing is written for none."""
     for shard in shards:
-        _append(folder / ACKNOWLEDGED, shard)
+        _append(folder, shard)
 
 
 Describe = Callable[[str], AcknowledgedShard]
@@ -90,7 +91,7 @@ def list_removed(folder: Path, committed: Iterable[str], describe: Describe) -> 
     _cut_torn_line(folder / ACKNOWLEDGED)
     for path in sorted(set(committed) - set(read_acknowledged(folder))):
         if is_removed(folder, path):
-            _append(folder / ACKNOWLEDGED, describe(path))
+            _append(folder, describe(path))
             _delete(folder, path)
 
 
@@ -151,20 +152,13 @@ class Stream:
         """List and delete every committed shard with a mark; a trainer may have deleted it already."""
         for path in sorted(self._waiting):
             if (self.folder / f"{path}{MARK}").exists():
-                _append(self.folder / ACKNOWLEDGED, self.describe(path))
+                _append(self.folder, self.describe(path))
                 self._waiting.remove(path)
                 _delete(self.folder, path)
 
 
-def _append(path: Path, shard: AcknowledgedShard) -> None:
-    is_new = not path.exists()
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-        stream.write(json.dumps(asdict(shard)) + "\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-    if is_new:
-        flush_folder(path.parent)
+def _append(folder: Path, shard: AcknowledgedShard) -> None:
+    append_line(folder / ACKNOWLEDGED, json.dumps(asdict(shard)))
 
 
 def _cut_torn_line(path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from eagletui.core.errors import RunError
 from eagletui.core.features import DType, FeatureLayers, Stored
+from eagletui.extract.line_list import append_line
 from eagletui.extract.shards import flush_file, flush_folder
 
 FORMAT: Final = "eagletui-features-1"
@@ -160,21 +161,12 @@ def require_same(folder: Path, old: Manifest, new: Manifest) -> None:
 
 def add_to_shard_list(folder: Path, shard: ListedShard) -> None:
     """Append a shard and wait until the line is on the disk."""
-    path = folder / SHARD_LIST
-    is_new = not path.exists()
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    try:
-        os.write(descriptor, _line(shard).encode())
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    if is_new:
-        flush_folder(folder)
+    append_line(folder / SHARD_LIST, _line(shard))
 
 
 def write_shard_list(folder: Path, shards: Iterable[ListedShard]) -> None:
     """Replace the list, whole or not at all."""
-    _replace(folder / SHARD_LIST, "".join(map(_line, shards)))
+    _replace(folder / SHARD_LIST, "".join(f"{_line(shard)}\n" for shard in shards))
 
 
 def read_shard_list(folder: Path) -> tuple[ListedShard, ...]:
@@ -203,7 +195,7 @@ def _line(shard: ListedShard) -> str:
     told = asdict(shard)
     if not shard.sample_ids:
         del told["sample_ids"]
-    return json.dumps(told) + "\n"
+    return json.dumps(told)
 
 
 def _replace(path: Path, text: str) -> None:

@@ -71,17 +71,22 @@ def agree_with_ledger(
         require_same(features, old, manifest)
         manifest = replace(manifest, capture=old.capture)
     write_manifest(features, manifest)
-    list_removed(features, (shard.path for shard in reader.shards()), partial(describe_shard, reader.path))
-    acknowledged = read_acknowledged(features)
-    forget_acknowledged(features, acknowledged)
+    describe_it = partial(describe_shard, reader.path)
+    list_removed(features, (shard.path for shard in reader.shards()), describe_it)
+    forget_acknowledged(features, read_acknowledged(features))
     for shard in reader.shards():
-        if shard.path in acknowledged:
+        if shard.path in read_acknowledged(features):
             continue
         found = storage.size(shard.path)
-        if found != shard.bytes:
+        if found is None:
+            list_removed(features, [shard.path], describe_it)  # a trainer at work has just deleted it
+        elif found == shard.bytes:
+            continue
+        if shard.path not in read_acknowledged(features):
             lost = writer.drop_shard(shard.path)
             what = "is gone" if found is None else f"has {found} bytes instead of {shard.bytes}"
             report("error", "shard_lost", f"{shard.path} {what}; its {lost} samples are computed again.")
+    acknowledged = read_acknowledged(features)
     kept = [shard for shard in reader.shards() if shard.path not in acknowledged]
     orphans = storage.remove_orphans(shard.path for shard in kept)
     if orphans:

@@ -68,7 +68,8 @@ class ShardWriter:
             report: tells what people should know; called from a thread.
             storage: where shards go; None: into the folder.
             stopping: the process must end; a shard that a full disk keeps waiting is then given up.
-            hold: asked from a thread before a shard is sealed: why it must wait, one sentence; None: it need not.
+            hold: asked from a thread before a shard is sealed, and while the disk is full: why a shard must wait, one
+                sentence; None: it need not.
                 A process that must end does not wait.
             space_poll_s: how often a full disk is looked at again.
             queue_bytes: of states that may wait to be written.
@@ -350,6 +351,7 @@ class ShardWriter:
                 )
             if self._stopping():
                 return False
+            self._hold()  # in streaming mode it deletes what a trainer has acknowledged, which makes room
             self._abandoned.wait(self._space_poll_s)
         return False
 

@@ -131,7 +131,7 @@ def remove_orphans(folder: Path, known: Iterable[str]) -> tuple[str, ...]:
     marks = (f"shards/{file.name}" for file in sorted((folder / "shards").glob(f"*.safetensors{MARK}")))
     orphans += [mark for mark in marks if mark.removesuffix(MARK) not in keep]  # their numbers are given again
     for path in orphans:
-        (folder / path).unlink()
+        (folder / path).unlink(missing_ok=True)  # a worker elsewhere may tidy up too
     if orphans:
         flush_folder(folder / "shards")
     return tuple(orphans)

@@ -6,12 +6,16 @@ it, torch's allocator of pinned memory gives it to later results.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import torch
 
 Wait = Callable[[], list[torch.Tensor]]
 """Returns results on the CPU, once they are there. It holds them on the device as long as it is held itself."""
+
+
+PINNED_BYTES: Final = 2**30
+"""Of one result at most: torch keeps pinned blocks for good, in sizes of powers of two. A full pack has less."""
 
 
 class Transfer(Protocol):
@@ -92,8 +96,8 @@ class Aside:
             return [part.cpu() for part in results]
 
     def _memory_for(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor] | None:
-        """Return pinned memory for tensors; None where the machine gives none."""
-        if not self._pins:
+        """Return pinned memory for tensors; None where the machine gives none, or it would be too much."""
+        if not self._pins or sum(part.nbytes for part in tensors) > PINNED_BYTES:
             return None
         try:
             return [torch.empty(part.shape, dtype=part.dtype, pin_memory=True) for part in tensors]

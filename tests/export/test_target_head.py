@@ -1,6 +1,7 @@
 """The head of targets that SpecForge cannot read where they lie, in a folder of its own."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,9 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForImageTextToText
 
 from eagletui.cli.app import main
+from eagletui.export import target_head
+from eagletui.models.checkpoint import read_checkpoint
+from eagletui.models.identity import weight_places
 from tests.export.exported_run import ExportedRun, add_samples, export, make_run, verify
 
 
@@ -37,6 +41,17 @@ def test_a_nested_target_gets_a_folder_with_its_head_that_the_run_config_names(
     assert any("the run config names target_head in this folder" in note for note in printed["notes"])
     assert {file.stat().st_mode & 0o777 for file in head.iterdir()} == {0o600}
     assert verify(kimi, out, code=0) == {}
+
+
+def test_a_head_in_eight_bits_is_refused_whose_scales_would_be_lost(kimi: ExportedRun, tmp_path: Path) -> None:
+    shutil.copytree(kimi.model, tmp_path / "model")
+    checkpoint = read_checkpoint(tmp_path / "model")
+    file = tmp_path / "model" / weight_places(checkpoint.path)[checkpoint.head_key]
+    weights = load_file(file)
+    weights[checkpoint.head_key] = weights[checkpoint.head_key].to(torch.float8_e4m3fn)
+    save_file(weights, file, {"format": "pt"})
+    with pytest.raises(ValueError, match=r"is torch\.float8_e4m3fn, whose scales a head has no place for"):
+        target_head._weights(checkpoint)
 
 
 @pytest.mark.slow

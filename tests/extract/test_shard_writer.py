@@ -221,6 +221,20 @@ def test_a_full_disk_pauses_the_writing_and_freed_space_resumes_it_with_nothing_
     assert not writer.waits_for_space
 
 
+def test_a_full_disk_is_freed_by_what_a_trainer_acknowledges_meanwhile(tmp_path: Path) -> None:
+    disk = Disk(0)
+    committed: list[SealedShard] = []
+
+    def hold() -> str | None:
+        disk.free_bytes = 10**9  # as the deletion of an acknowledged shard does
+        return None
+
+    space = disk.space(tmp_path)
+    with ShardWriter(tmp_path, 0, kind_of(3), space, committed.append, _silent, hold=hold, space_poll_s=0.01) as writer:
+        write_all(writer, records(3))
+    assert [shard.rows for shard in committed] == [3]
+
+
 def test_a_process_that_must_stop_gives_the_open_shard_up_where_the_disk_is_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

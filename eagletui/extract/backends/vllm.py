@@ -114,6 +114,8 @@ class VllmServer:
         self._file_timeout_s = file_timeout_s
         self._model = ""
         self._longest: int | None = None
+        self._folder: Path | None = None
+        """Where the server writes, known from the first answer that held the ids that were asked for."""
         self._closed = threading.Event()
 
     def check(self) -> str:
@@ -186,9 +188,11 @@ class VllmServer:
             streams, ids = self._take(file)
             if ids.tolist() != list(token_ids):
                 raise Unanswered(f"{file.name} holds other ids than were asked for.")
+            self._folder = file.parent
             require_record(streams, self._facts, len(token_ids), self._command)
         finally:
-            _discard(file, asked_at)
+            if file.parent == self._folder:  # elsewhere nothing shows that the file is an answer to us
+                _discard(file, asked_at)
         logprob = next(iter(choice.logprobs.token_logprobs), None) if choice.logprobs is not None else None
         if not choice.token_ids or logprob is None:
             raise Unusable("The server's answer has no next token with its log-probability.")
