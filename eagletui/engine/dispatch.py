@@ -20,8 +20,9 @@ from eagletui.ledger.orders import Answered, Failed, Finished
 from eagletui.providers.base import ChatRequest, Endpoint, FailureKind, Provider, ProviderFailure, Stranger
 
 THROTTLED: Final[tuple[FailureKind, ...]] = ("rate_limited", "overloaded")
-THROTTLES: Final = (429, 503, 529)
-"""Statuses that say "later" before any work. The same words inside a reply may have been billed, and count."""
+THROTTLES: Final = (429, 503)
+"""Statuses that say "later" before any work, at no cost. A 529, or the same words inside a reply, may have been billed,
+and counts: what it holds stays held, and must not add up without end."""
 OF_THE_SAMPLE: Final[tuple[FailureKind, ...]] = ("bad_request", "moderation")
 """Refusals that say nothing about the endpoint."""
 SHUT_FAILURES: Final = 5
@@ -96,7 +97,7 @@ def excuses(failure: ProviderFailure) -> bool:
 
 
 def _is_throttle(failure: ProviderFailure) -> bool:
-    return failure.kind in THROTTLED and failure.http_status in THROTTLES
+    return failure.void and failure.kind in THROTTLED and failure.http_status in THROTTLES
 
 
 @dataclass(slots=True)

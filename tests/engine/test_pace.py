@@ -326,7 +326,7 @@ def test_a_retry_waits_at_least_as_long_as_the_server_asked() -> None:
     assert 100.25 <= soon <= 100.5
 
 
-@pytest.mark.parametrize("status", [429, 503, 529])
+@pytest.mark.parametrize("status", [429, 503])
 def test_a_sample_that_is_throttled_before_any_work_waits_and_never_fails(status: int) -> None:
     rule = RetryRule(seed=7, max_attempts=1)
     refused = errors.from_status(status, {"retry-after": "5"}, b"")
@@ -338,6 +338,15 @@ def test_a_sample_that_is_throttled_before_any_work_waits_and_never_fails(status
     in_reply = errors.from_error_in_reply({"code": status, "message": "later"}, 200)
     assert not excuses(in_reply), "that one may have been billed"
     assert rule.retry_at(in_reply, "s1", 1, 100.0) is None
+
+
+@pytest.mark.parametrize("status", [408, 500, 502, 504, 520, 524, 529])
+def test_a_refusal_that_may_have_been_billed_uses_up_an_attempt(status: int) -> None:
+    rule = RetryRule(seed=7, max_attempts=3)
+    refused = errors.from_status(status, {}, b'{"error": {"metadata": {"error_type": "provider_overloaded"}}}')
+    assert not refused.void
+    assert not excuses(refused), "each keeps its hold, so they must come to an end"
+    assert [rule.retry_at(refused, "s1", tries, 100.0) is None for tries in (1, 2, 3)] == [False, False, True]
 
 
 def test_what_pauses_the_run_gives_up_no_sample() -> None:
