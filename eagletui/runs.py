@@ -198,6 +198,10 @@ def staged(name: str, *, replaces: bool = False) -> Iterator[RunFolder]:
         lock.acquire()
     except LockedError as error:
         raise BeingMadeError(f"Run {name} is being made by another process. {error}") from error
+    except RunError as error:
+        if stage.path.exists():
+            raise
+        raise BeingMadeError(f"Run {name} was being made by another process, which has ended.") from error
     try:
         if not lock.is_in_place() or (RunFolder(runs_root() / name).ledger_path.is_file() and not replaces):
             raise BeingMadeError(f"Run {name} was being made by another process, which has ended.")

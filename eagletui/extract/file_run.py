@@ -168,6 +168,10 @@ def _extract(job: _Job, backend: Backend, stored: Stored) -> Extracted:
         if stream is not None:
             stream.add(shard.path)
 
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"{out} cannot be made: {error.strerror}.") from error
     with RoleLock(out, "extractor"):
         list_removed(out, (shard.path for shard in read_shard_list(out)), partial(_describe, out))
         listed = _listed(out, manifest)

@@ -63,7 +63,7 @@ class RoleLock:
 
         Raises:
             LockedError: another process holds it; the message names it.
-            RunError: the folder cannot be written.
+            RunError: the folder is not there or cannot be written.
         """
         try:
             self._acquire()
@@ -71,18 +71,12 @@ class RoleLock:
             raise RunError(f"{self.path} cannot be written: {error.strerror}.") from error
 
     def _acquire(self) -> None:
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
         deadline = time.monotonic() + _PROBE_S
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    os.close(descriptor)
-                    raise LockedError(self._refusal()) from None
-                time.sleep(0.005)
+        self.path.parent.mkdir(mode=0o700, exist_ok=True)
+        descriptor = self._lock(deadline)
+        while not _lies_at(descriptor, self.path):  # the run was replaced or moved while its lock was waited for
+            os.close(descriptor)
+            descriptor = self._lock(deadline)
         holder = Holder(os.getpid(), socket.gethostname(), time.time(), self._job)
         content = json.dumps(asdict(holder))
         try:
@@ -93,6 +87,19 @@ class RoleLock:
             raise
         self._descriptor = descriptor
 
+    def _lock(self, deadline: float) -> int:
+        """Open the file that lies at the path now, lock it, and return its descriptor."""
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return descriptor
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    os.close(descriptor)
+                    raise LockedError(self._refusal()) from None
+                time.sleep(0.005)
+
     def release(self) -> None:
         """Give the lock back; the file stays, because removing it would let two processes hold two files."""
         if self._descriptor is not None:
@@ -102,11 +109,7 @@ class RoleLock:
 
     def is_in_place(self) -> bool:
         """Tell whether the lock is held on the file that lies at its path, and not on one that was moved or removed."""
-        if self._descriptor is None:
-            return False
-        with contextlib.suppress(FileNotFoundError):
-            return os.path.samestat(os.fstat(self._descriptor), self.path.stat())
-        return False
+        return self._descriptor is not None and _lies_at(self._descriptor, self.path)
 
     def __enter__(self) -> Self:
         """Take the lock."""
@@ -129,6 +132,12 @@ class RoleLock:
             if found.job:
                 return f"`{found.job}` is at work: {who}. Wait until it ends, or stop it and call it again later."
         return f"The {self.role} of {self.path.parent.parent.name} is already running: {who}. Attach to it or stop it."
+
+
+def _lies_at(descriptor: int, path: Path) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    return False
 
 
 def read_holder(path: Path) -> Holder | None:

@@ -1,6 +1,8 @@
 """One worker per role, by an OS lock that names its holder."""
 
+import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -40,6 +42,7 @@ def test_a_second_worker_is_refused_and_told_who_the_first_is(tmp_path: Path, ho
 
 
 def test_other_roles_and_other_runs_are_free(tmp_path: Path, holder: "subprocess.Popen[str]") -> None:
+    (tmp_path / "other").mkdir()
     with RoleLock(tmp_path, "extractor"), RoleLock(tmp_path / "other", "engine"), RoleLock(tmp_path, "receiver", 2):
         assert is_locked(lock_file(tmp_path, "extractor"))
         assert is_locked(lock_file(tmp_path, "receiver", 2))
@@ -101,6 +104,38 @@ def test_a_lock_whose_folder_was_moved_while_it_was_waited_for_is_not_in_place(t
         (tmp_path / "stage" / "locks").mkdir(parents=True)
         lock.path.touch()
         assert not lock.is_in_place(), "another file lies there"
+
+
+def test_whoever_waited_for_the_lock_of_a_run_that_was_replaced_holds_the_new_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    for path in (run, tmp_path / "new"):
+        path.mkdir()
+        with RoleLock(path, "engine"):
+            pass
+    flock, replaced = fcntl.flock, False
+
+    def granted_late(descriptor: int, operation: int) -> None:
+        nonlocal replaced
+        if not replaced:
+            replaced = True
+            shutil.rmtree(run)
+            (tmp_path / "new").rename(run)
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", granted_late)
+    with RoleLock(run, "engine") as lock:
+        assert lock.is_in_place()
+        assert is_locked(lock_file(run, "engine"))
+        with pytest.raises(LockedError):
+            RoleLock(run, "engine").acquire()
+
+
+def test_a_lock_never_makes_the_folder_of_a_run_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"run/locks/engine\.lock cannot be written: No such file or directory\."):
+        RoleLock(tmp_path / "run", "engine").acquire()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
