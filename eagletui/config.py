@@ -147,7 +147,7 @@ class PaceSection(Section):
     receivers: Literal["auto"] | Annotated[int, Field(ge=0, le=32)] = "auto"
     """Processes that take HTTP, parsing and ids off the engine; `auto`: one by one while it nears a core of its own."""
     max_attempts: int = Field(default=5, ge=1)
-    """Requests per sample before it counts as failed, and again after each `ctl retry`; throttled ones do not count."""
+    """Requests per sample before it counts as failed, and again after each `ctl retry`; throttled ones rarely count."""
     connect_timeout_s: float = Field(default=10.0, gt=0)
     first_event_timeout_s: float = Field(default=300.0, gt=0)
     event_timeout_s: float = Field(default=120.0, gt=0)

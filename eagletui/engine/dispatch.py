@@ -16,6 +16,7 @@ from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.pace import Manner, Pace, backoff_s
 from eagletui.engine.spool import Kept
 from eagletui.engine.taking import NEVER_BEGUN, Order, Taken
+from eagletui.engine.throttles import Throttles
 from eagletui.ledger.orders import Answered, Failed, Finished
 from eagletui.providers.base import ChatRequest, Endpoint, FailureKind, Provider, ProviderFailure, Stranger
 
@@ -28,6 +29,8 @@ OF_THE_SAMPLE: Final[tuple[FailureKind, ...]] = ("bad_request", "moderation")
 SHUT_FAILURES: Final = 5
 """An endpoint that forbids so many requests and answers none is shut to this client, and not for minutes only. One that
 answered lately is gone once it is missing for so many: what one request asks for may be all that it does not have."""
+PATIENCE: Final = (20, 10)
+"""A throttled sample waits for so many answers that were due to it, and for so many per attempt that it has."""
 GENERATION_ID_CELLS: Final = 200
 ABORTED: Final = ProviderFailure("aborted", "Aborted on request while the reply was on its way.")
 
@@ -69,7 +72,15 @@ class RetryRule:
     seed: int
     max_attempts: int
 
-    def retry_at(self, failure: ProviderFailure, sample_key: str, tries: int, now: float) -> float | None:
+    @property
+    def patience(self) -> int:
+        """After how many answers that were due to it a throttled sample is throttled for what it asks."""
+        least, per_attempt = PATIENCE
+        return max(least, per_attempt * self.max_attempts)
+
+    def retry_at(
+        self, failure: ProviderFailure, sample_key: str, tries: int, now: float, *, is_own: bool = False
+    ) -> float | None:
         """Return the time of the next attempt, or None to give up.
 
         Args:
@@ -77,10 +88,12 @@ class RetryRule:
             sample_key: whose.
             tries: attempts that count, the failed one included; after `ctl retry` they begin anew.
             now: Unix seconds.
+            is_own: it is a throttle that is the sample's own, and counts.
         """
         is_throttle = _is_throttle(failure)
         if excuses(failure) and not is_throttle:
             return now
+        is_throttle = is_throttle and not is_own
         may_repeat = failure.retryable or failure.pause == "breaker"
         if not may_repeat or (tries >= self.max_attempts and not is_throttle):
             return None
@@ -90,8 +103,9 @@ class RetryRule:
 def excuses(failure: ProviderFailure) -> bool:
     """Tell whether a failure is no fault of the sample: it was aborted, throttled before any work, or pauses the run.
 
-    A missing endpoint may be its fault: there may be none for what the sample asks. A sample that is throttled waits;
-    an endpoint that does nothing else is taken out (`breaker.py`), and the run pauses when it was the last.
+    A missing endpoint may be its fault: there may be none for what the sample asks. A sample that is throttled waits,
+    unless the throttle is its own (`throttles.py`); an endpoint that does nothing else is taken out (`breaker.py`), and
+    the run pauses when it was the last.
     """
     return failure.kind == "aborted" or failure.pause not in (None, "breaker") or _is_throttle(failure)
 
@@ -119,6 +133,11 @@ class Dispatcher:
     clock: Callable[[], float] = time.time
     flights: dict[int, Flight] = field(default_factory=dict)
     """By attempt id."""
+    throttles: Throttles = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Wait for throttled samples as the rule says."""
+        self.throttles = Throttles(self.retry.patience)
 
     def launch(self, flight: Flight) -> None:
         """Send a request whose hold is in the ledger and which is marked as sent."""
@@ -202,6 +221,7 @@ class Dispatcher:
         failure, tag, now = taken.failure, flight.endpoint.tag, time.monotonic()
         if failure is None:
             self.pace.answered(tag, now, _tokens_per_s(taken))
+            self.throttles.answered(tag, flight.ready.sample.id, flight.sent_at)
             return
         if failure.kind == "aborted":
             return
@@ -251,14 +271,19 @@ class Dispatcher:
     def _failed(self, flight: Flight, failure: ProviderFailure, kept: Kept | None) -> Failed:
         cost_pico = failure.cost_pico_usd
         sample = flight.ready.sample
+        tag, tries = flight.endpoint.tag, sample.attempts - sample.excused + 1
+        is_own = _is_throttle(failure) and self.throttles.throttled(tag, sample.id, time.monotonic())
+        retry_at = self.retry.retry_at(failure, sample.key, tries, self.clock(), is_own=is_own)
+        if retry_at is None:
+            self.throttles.forget(sample.id)
         return Failed(
             attempt_state="void" if failure.void else "unsettled" if cost_pico is None else "settled",
             error_kind=failure.kind,
             error_detail=failure.detail,
             cost_pico=None if failure.void else cost_pico,
             http_status=failure.http_status,
-            retry_at=self.retry.retry_at(failure, sample.key, sample.attempts - sample.excused + 1, self.clock()),
-            excused=excuses(failure),
+            retry_at=retry_at,
+            excused=excuses(failure) and not is_own,
             refused=failure.kind == "moderation",
             generation_id=_known_id(flight, failure.generation_id),
             body=kept.body if kept and kept.body_bytes else None,
