@@ -51,7 +51,10 @@ _SHAPES: Final[dict[Verb, tuple[BulkVerb, type[msgspec.Struct]]]] = {
 
 @dataclass(slots=True)
 class LongOrders:
-    """Keeps the orders for many samples that are not done, and does one after another."""
+    """Keeps the orders for many samples that are not done, and does one after another.
+
+    Those about an endpoint come before retries, also before one that is half done: money is spent there meanwhile.
+    """
 
     reader: LedgerReader
     ledger: LedgerThread
@@ -76,10 +79,11 @@ class LongOrders:
         return True
 
     async def carry_on(self) -> tuple[CommandRow, Outcome] | None:
-        """Do the next slice of the first order; return what came of the order once it is done."""
-        order = next(iter(self._open.values()), None)
-        if order is None:
+        """Do the next slice of the order whose turn it is; return what came of the order once it is done."""
+        if not self._open:
             return None
+        # The first of those that are equal: each kind keeps its order.
+        order = min(self._open.values(), key=lambda order: order.verb == "retry")
         try:
             outcome = await self._slice(order)
         except (LedgerError, ValueError) as error:

@@ -103,6 +103,30 @@ async def test_orders_for_many_samples_keep_their_order_and_another_engine_goes_
     second.close()
 
 
+async def test_an_endpoint_is_closed_at_once_while_a_retry_is_half_done(path: Path) -> None:
+    with LedgerWriter(path) as writer:
+        writer.quarantine("alpha")
+    engine = Engine(path)
+    again = commands.issue(path, "retry", {"samples": [], "suspect": True})
+    await engine.steering.poll()
+    assert engine.steering.is_busy
+    done = engine.reader.snapshot().states["queued"]
+    aside = commands.issue(path, "quarantine", {"endpoint": "alpha", "since": 0.0})
+    back = commands.issue(path, "release", {"endpoint": "alpha"})
+    await engine.steering.poll()
+    assert engine.pace.lanes["alpha"].quarantined, "it does not wait for the retry"
+    assert engine.reader.snapshot().states["queued"] == done
+    while result(path, back) is None:
+        await engine.steering.poll()
+    assert "set aside" in (result(path, aside) or ""), "orders about an endpoint keep their order"
+    assert result(path, again) is None
+    assert not engine.pace.lanes["alpha"].quarantined
+    while engine.steering.is_busy:
+        await engine.steering.poll()
+    assert result(path, again) is not None
+    engine.close()
+
+
 async def test_a_quarantine_that_was_left_half_done_does_not_undo_a_later_release(path: Path) -> None:
     first = Engine(path)
     aside = commands.issue(path, "quarantine", {"endpoint": "alpha", "since": 0.0})
