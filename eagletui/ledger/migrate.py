@@ -1,7 +1,7 @@
 """Ledger versions: what this program writes, and how an older file becomes a current one. Forward only."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import cache
 from importlib import resources
@@ -89,18 +89,37 @@ def migrate(connection: sqlite3.Connection, path: Path, scripts: Sequence[str] =
     found = _version(connection, path)
     if found > current:
         raise LedgerError(_newer(path, found, current))
-    for version in range(found, current):
-        # executescript commits first and then runs statement by statement, so the step carries its own transaction.
-        step = f"BEGIN IMMEDIATE; {scripts[version - 1]}; PRAGMA user_version = {version + 1}; COMMIT;"
+    made = 0
+    while found < current:
         try:
-            connection.executescript(step)
+            connection.execute("BEGIN IMMEDIATE")
+            # Another process may have made this step, or more, since the version was read.
+            if (now := _version(connection, path)) == found:
+                for statement in _statements(scripts[found - 1]):
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA user_version = {found + 1}")
+                now, made = found + 1, made + 1
+            connection.execute("COMMIT")
         except sqlite3.Error as error:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-            raise LedgerError(f"{path} cannot be upgraded to ledger version {version + 1}: {error}.") from error
+            raise LedgerError(f"{path} cannot be upgraded to ledger version {found + 1}: {error}.") from error
+        found = now
+    if found > current:
+        raise LedgerError(_newer(path, found, current))
     if scripts is MIGRATIONS:
         _require_columns(connection, path)
-    return current - found
+    return made
+
+
+def _statements(script: str) -> Iterator[str]:
+    """Split a script where SQLite itself sees a statement end: executescript would commit the transaction first."""
+    statement = ""
+    for piece in script.split(";"):
+        statement += f"{piece};"
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
 
 
 def _require_columns(connection: sqlite3.Connection, path: Path) -> None:

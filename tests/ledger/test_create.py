@@ -2,11 +2,13 @@
 
 import sqlite3
 import stat
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from eagletui.core.errors import LedgerError
+from eagletui.ledger import migrate as migrate_module
 from eagletui.ledger.connection import connect_reader
 from eagletui.ledger.migrate import MIGRATIONS, VERSION, migrate
 from eagletui.ledger.orders import Failed, Finished
@@ -86,6 +88,26 @@ def test_an_older_ledger_is_upgraded_step_by_step_and_only_once(path: Path) -> N
         assert [row[1] for row in connection.execute("PRAGMA table_info(first_step)")] == ["id", "name"]
     finally:
         connection.close()
+
+
+def test_an_upgrade_that_another_process_made_meanwhile_is_not_made_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripts = [*MIGRATIONS, "CREATE TABLE first_step (id INTEGER)", "ALTER TABLE first_step ADD COLUMN name TEXT"]
+    read, looks = migrate_module._version, 0
+
+    def overtaken(connection: sqlite3.Connection, path: Path) -> int:
+        nonlocal looks
+        found, looks = read(connection, path), looks + 1
+        if looks == 1:
+            with closing(sqlite3.connect(path, isolation_level=None)) as other:
+                assert migrate(other, path, scripts[:-1]) == 1
+        return found
+
+    monkeypatch.setattr(migrate_module, "_version", overtaken)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        assert migrate(connection, path, scripts) == 1
+        assert [row[1] for row in connection.execute("PRAGMA table_info(first_step)")] == ["id", "name"]
 
 
 def test_an_upgrade_that_fails_leaves_the_version_it_had_reached(path: Path) -> None:
