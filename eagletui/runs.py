@@ -137,6 +137,8 @@ def find(run: str) -> RunFolder:
     Raises:
         RunError: there is none; the message names runs of similar names.
     """
+    if run and run == Path(run).name:
+        restore(run)
     given = Path(run).expanduser().resolve()
     if given.name == RunFolder(given.parent).ledger_path.name and given.is_file():
         return RunFolder(given.parent)
@@ -240,19 +242,54 @@ def publish(stage: RunFolder, final: RunFolder) -> None:
         raise RunError(f"{final.path} cannot be made: {error.strerror}.") from error
 
 
-def replace(stage: RunFolder, final: RunFolder) -> None:
-    """Give a run that was made in a stage the name of one that is removed.
+def replace(stage: RunFolder, final: RunFolder, check: Callable[[RunFolder], None]) -> None:
+    """Give a run that was made in a stage the name of one that is removed; on any error the old one stays.
+
+    Args:
+        stage: the new run.
+        final: the old one, in whose place the new one comes.
+        check: raises where the old one must stay; it is called while no engine can start.
 
     Raises:
         LockedError: an engine works on the old one.
         RunError: the place cannot be written.
     """
-    old = RunFolder(final.path.with_name(f".{final.name}.old"))
+    old = _set_aside(final)
     with RoleLock(final.path, "engine"):
+        check(final)
         shutil.rmtree(old.path, ignore_errors=True)
         publish(final, old)
-        publish(stage, final)
+        try:
+            publish(stage, final)
+        finally:
+            if not final.ledger_path.is_file():
+                publish(old, final)
         shutil.rmtree(old.path, ignore_errors=True)
+
+
+def restore(name: str) -> None:
+    """Give a run its name back if the process that was to replace it died before the new one had that name.
+
+    Raises:
+        RunError: the place cannot be written.
+    """
+    final = RunFolder(runs_root() / name)
+    old = _set_aside(final)
+    if final.path.exists() or not old.ledger_path.is_file():
+        return
+    try:
+        with RoleLock(old.path, "engine"):
+            if not final.path.exists():
+                publish(old, final)
+    except LockedError:
+        return  # it is still being replaced, by a process that puts one of the two there
+    except RunError:
+        if not final.path.exists():
+            raise
+
+
+def _set_aside(final: RunFolder) -> RunFolder:
+    return RunFolder(final.path.with_name(f".{final.name}.old"))
 
 
 def mark_merged(folder: RunFolder, into: RunFolder) -> None:

@@ -13,6 +13,7 @@ import pytest
 from eagletui import runs
 from eagletui.core.errors import RunError
 from eagletui.ledger.create import create_ledger
+from eagletui.ledger.locks import RoleLock
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.runs import RunFolder, SpawnRole
 
@@ -129,6 +130,38 @@ def test_a_disk_that_fills_while_a_run_is_made_is_named_and_nothing_of_the_run_s
     with pytest.raises(RunError, match=full), runs.staged("a") as stage:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(stage.path / "key.mark"))
     assert list(root.iterdir()) == []
+
+
+def _keep(_old: RunFolder) -> None:
+    raise RunError("It was used.")
+
+
+def test_a_run_stays_if_it_was_used_while_the_one_for_its_place_was_made(root: Path) -> None:
+    final = _make("a")
+    with runs.staged("a", replaces=True) as stage:
+        stage.ledger_path.touch()
+        with pytest.raises(RunError, match=r"It was used\."):
+            runs.replace(stage, final, _keep)
+    assert [path.name for path in root.iterdir()] == ["a"]
+    assert final.ledger_path.stat().st_size > 0
+
+
+def test_a_run_gets_its_name_back_if_the_one_for_its_place_cannot_have_it(root: Path) -> None:
+    final = _make("a")
+    with pytest.raises(RunError, match=r"runs/a cannot be made: No such file or directory\."):
+        runs.replace(RunFolder(root / "gone"), final, lambda _: None)
+    assert [path.name for path in root.iterdir()] == ["a"]
+    assert final.ledger_path.is_file()
+
+
+def test_a_run_whose_replacing_was_cut_short_is_put_back_unless_it_still_goes_on(root: Path) -> None:
+    final = _make("a")
+    final.path.rename(root / ".a.old")
+    with RoleLock(root / ".a.old", "engine"):
+        runs.restore("a")
+        assert not final.path.exists()
+    assert runs.find("a") == final
+    assert [path.name for path in root.iterdir()] == ["a"]
 
 
 def test_an_unknown_run_is_answered_with_near_names() -> None:

@@ -4,9 +4,11 @@ import contextlib
 import hashlib
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from eagletui.cli.unasked import made_at, refuse_used
 from eagletui.config import RunConfig, load_config, to_json
 from eagletui.config_changes import changed_fields, may_change
 from eagletui.config_toml import to_toml
@@ -17,7 +19,7 @@ from eagletui.core.vocabulary import pack_vocabulary
 from eagletui.ingest import Census, canaries_of, ingest, take_census
 from eagletui.ledger.locks import RoleLock, is_locked
 from eagletui.ledger.writer import LedgerWriter, create_ledger
-from eagletui.runs import RunFolder, find, publish, runs_root, staged, write_config_file
+from eagletui.runs import RunFolder, find, publish, restore, runs_root, staged, write_config_file
 from eagletui.runs import replace as replace_run
 from eagletui.tokens.formats import load_format
 
@@ -79,7 +81,8 @@ def given_run(given: str) -> RunFolder | None:
 
 
 def existing(name: str) -> RunFolder | None:
-    """Return the run of a name among the runs, if there is one."""
+    """Return the run of a name among the runs, if there is one; one that was left half replaced is put back first."""
+    restore(name)
     folder = RunFolder(runs_root() / name)
     return folder if folder.ledger_path.is_file() else None
 
@@ -92,11 +95,13 @@ def create_run(config: RunConfig, *, replaces: bool = False) -> tuple[RunFolder,
         replaces: put it in the place of the run of that name, which is removed.
 
     Raises:
-        BeingMadeError: another process makes it.
+        BeingMadeError: another process makes it, or has put the same run in the old one's place.
+        RunError: the run to be replaced was used meanwhile.
         EagleError: the tokenizer, the format or the prompts are wrong, or the place cannot be written.
     """
-    tokenizer = check_config(config)
     final = RunFolder(runs_root() / config.run.name)
+    old_made_at = made_at(final) if replaces else 0.0
+    tokenizer = check_config(config)
     if final.path.exists() and not final.ledger_path.is_file():
         raise RunError(f"{final.path} exists and holds no ledger. Move it away, or use --name.")
     part = _part(config)
@@ -123,7 +128,10 @@ def create_run(config: RunConfig, *, replaces: bool = False) -> tuple[RunFolder,
                 _refuse_empty(part, counted)
                 writer.set_stop_at(part.share(usd_to_pico(config.spend.stop_at_usd), counted.by_part))
                 writer.set_cap(part.share(usd_to_pico(config.spend.cap_usd), counted.by_part))
-        (replace_run if replaces else publish)(stage, final)
+        if replaces:
+            replace_run(stage, final, partial(refuse_used, config=config, expected_at=old_made_at))
+        else:
+            publish(stage, final)
     return final, counted
 
 

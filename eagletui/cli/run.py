@@ -184,16 +184,17 @@ def prepare(
     return folder
 
 
-def _make(config: RunConfig) -> RunFolder:
-    """Make the run, or join another command that makes the same one."""
+def _make(config: RunConfig, *, replaces: bool = False) -> RunFolder:
+    """Make the run, in the place of the one of its name or not, or join another command that makes the same one."""
     while True:
         try:
-            folder, made = create_run(config)
+            folder, made = create_run(config, replaces=replaces)
         except BeingMadeError as error:
             say(f"{error} This command joins it.")
             if (joined := await_made(config.run.name)) is not None:
-                _go_on(joined, config)
+                _go_on(joined, config, joins=True)
                 return joined
+            replaces = False
         else:
             _say_made(folder, config, made)
             return folder
@@ -208,16 +209,16 @@ def _say_made(folder: RunFolder, config: RunConfig, made: Census) -> None:
         say(sentence)
 
 
-def _go_on(folder: RunFolder, config: RunConfig) -> None:
+def _go_on(folder: RunFolder, config: RunConfig, *, joins: bool = False) -> None:
+    """Take up the run, or make it anew; one that another command has just made is never made anew."""
     refuse_merged(folder)
     job = job_at_work(folder)
     if job is not None:
         raise LockedError(f"Run {folder.name} cannot go on now: {job}")
     config.secret()
-    if fields := to_make_anew(folder, config):
+    if not joins and (fields := to_make_anew(folder, config)):
         say(f"Run {folder.name} never asked anything; it is made anew with other {', '.join(fields)}.")
-        folder, made = create_run(config, replaces=True)
-        _say_made(folder, config, made)
+        _make(config, replaces=True)
         return
     for sentence in take_up(folder, config):
         say(sentence)

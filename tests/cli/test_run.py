@@ -15,15 +15,16 @@ from typing import Any
 
 import pytest
 
-from eagletui.cli.create import create_run, read_config, take_up
+from eagletui.cli.create import check_config, create_run, read_config, take_up
 from eagletui.cli.follow import Interrupts
 from eagletui.cli.run import prepare, with_options
 from eagletui.cli.unasked import to_make_anew
 from eagletui.cli.workers import ensure
-from eagletui.config import RunConfig
-from eagletui.core.errors import RunError
+from eagletui.config import PromptsSection, RunConfig
+from eagletui.core.errors import LockedError, RunError
 from eagletui.embedded.data import tokenizer_dir
-from eagletui.ingest import Census
+from eagletui.ingest import Census, ingest
+from eagletui.ledger import commands
 from eagletui.ledger.locks import RoleLock
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.snapshot import KEY_USAGE
@@ -167,6 +168,71 @@ def test_a_run_with_a_limit_or_prompts_of_its_own_is_not_made_anew(
     assert to_make_anew(made_run, other) == [], "the added prompt would be lost"
 
 
+def test_a_run_that_another_command_is_just_starting_or_has_ordered_something_of_is_not_made_anew(
+    make_config: MakeConfig, made_run: RunFolder
+) -> None:
+    other = read_config(str(make_config(temperature=0.5)))
+    for role in ("provider", "watcher", "extractor"):
+        with RoleLock(made_run.path, role), pytest.raises(LockedError, match=f"its {role} works"):
+            prepare(other, made_run)
+    assert to_make_anew(made_run, other) == ["sampling.temperature"]
+    with LedgerWriter(made_run.ledger_path) as writer:
+        writer.set_max_in_flight(3)
+    assert to_make_anew(made_run, other) == [], "its pace would be another again"
+    with LedgerWriter(made_run.ledger_path) as writer:
+        writer.set_max_in_flight(8)
+    assert to_make_anew(made_run, other) == ["sampling.temperature"]
+    commands.issue(made_run.ledger_path, "pause", {})
+    assert to_make_anew(made_run, other) == [], "the order would be lost"
+
+
+def test_a_run_that_is_used_while_it_is_made_anew_stays(
+    make_config: MakeConfig, made_run: RunFolder, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def used_meanwhile(prompts: PromptsSection, writer: LedgerWriter, *rest: Any) -> Census:
+        with LedgerWriter(made_run.ledger_path) as old:
+            old.set_run_state("running")
+        return ingest(prompts, writer, *rest)
+
+    monkeypatch.setattr("eagletui.cli.create.ingest", used_meanwhile)
+    with pytest.raises(RunError, match="was started or changed while it was to be made anew"):
+        prepare(read_config(str(make_config(temperature=0.5))), made_run)
+    assert [path.name for path in runs.iterdir()] == ["small"]
+    with LedgerReader(made_run.ledger_path) as reader:
+        assert reader.run().state == "running"
+
+
+@pytest.mark.parametrize("temperature", [0.5, 0.7])
+def test_of_two_commands_that_make_a_run_anew_the_second_joins_the_first(
+    make_config: MakeConfig,
+    made_run: RunFolder,
+    runs: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    temperature: float,
+) -> None:
+    mine = read_config(str(make_config(temperature=0.5)))
+    first = read_config(str(make_config(temperature=temperature)))
+    overtaken = False
+
+    def second(config: RunConfig, *, key: bool = True) -> object:
+        nonlocal overtaken
+        if not overtaken:
+            overtaken = True
+            create_run(first, replaces=True)
+        return check_config(config, key=key)
+
+    monkeypatch.setattr("eagletui.cli.create.check_config", second)
+    if first == mine:
+        assert prepare(mine, made_run) == made_run
+    else:
+        with pytest.raises(RunError, match=r"sampling\.temperature: 0\.7 there, 0\.5 here"):
+            prepare(mine, made_run)
+    assert "was made anew by another process. This command joins it." in capsys.readouterr().err
+    assert read_config("small").sampling.temperature == temperature
+    assert [path.name for path in runs.iterdir()] == ["small"]
+
+
 def test_a_model_or_an_address_that_is_not_there_is_named_with_its_field_and_makes_no_run(
     eagletui: Command,
     make_config: MakeConfig,
@@ -305,8 +371,8 @@ def test_a_command_whose_engine_comes_second_joins_the_first(
 def test_a_command_joins_another_one_that_makes_the_same_run(
     eagletui: Command, make_config: MakeConfig, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def made_elsewhere(config: RunConfig) -> tuple[RunFolder, Census]:
-        create_run(config)
+    def made_elsewhere(config: RunConfig, *, replaces: bool) -> tuple[RunFolder, Census]:
+        create_run(config, replaces=replaces)
         raise BeingMadeError("Run small is being made by another process.")
 
     monkeypatch.setattr("eagletui.cli.run.create_run", made_elsewhere)
