@@ -10,7 +10,7 @@ from typing import Final
 from eagletui.engine.answers import AnswerDesk, ReadySample
 from eagletui.engine.budget import PromptBounds
 from eagletui.engine.dispatch import Dispatcher, Flight
-from eagletui.engine.fitness import Needs, fits, needs_of, why_none
+from eagletui.engine.fitness import Limits, Needs, fits, limits_of, needs_of, why_none
 from eagletui.engine.gates import LIMIT_REACHED, Gates
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.load import StreamShare
@@ -71,8 +71,8 @@ class Admissions:
     """Ids of samples that are to wait for a quarantined endpoint."""
     _parked_for: set[str] = field(default_factory=set)
     """The quarantined endpoints that parked samples fit."""
-    _parked_under: frozenset[str] | None = None
-    """The usable endpoints when parked samples were looked at last; None: an earlier engine may have parked some."""
+    _parked_under: Mapping[str, Limits] | None = None
+    """The usable endpoints under which all samples that wait were parked; None: some may have been under others."""
     _held_back: int = 0
     """Of those ready: samples that wait for the few endpoints that they fit."""
     _held_look_at: float = 0.0
@@ -96,7 +96,7 @@ class Admissions:
     def is_exhausted(self) -> bool:
         """Nothing is left to send, now or later, while the usable endpoints are what they are."""
         is_empty = self.queue_is_empty and not self.ready and self._refilling is None
-        return is_empty and self._parked_under == self._usable()
+        return is_empty and self._parked_under == self._limits()
 
     def wait_words(self) -> str:
         """Say for which endpoints parked samples wait, and how to have them asked."""
@@ -133,10 +133,11 @@ class Admissions:
     async def admit(self) -> None:
         """Reserve and launch as many as money, pace and prompts allow, up to one batch."""
         picked = self._pick()
+        under = self._limits() if self._to_park else {}
         if self._unasked:
             await self._give_up_unasked()
         if self._to_park:
-            await self._park()
+            await self._park(under)
         if not picked:
             return
         manners = [self.share.manner(self.market.manners[tag]) for _, tag in picked]
@@ -220,6 +221,10 @@ class Admissions:
     def _usable(self) -> frozenset[str]:
         return frozenset(tag for tag, lane in self.pace.lanes.items() if lane.is_usable)
 
+    def _limits(self) -> Mapping[str, Limits]:
+        """Return what says of each sample whether a usable endpoint fits it."""
+        return {tag: limits_of(self.market.endpoints[tag]) for tag in self._usable() & self.market.endpoints.keys()}
+
     def _set_aside(self, ready: ReadySample, needs: Needs, closed: Set[str]) -> None:
         """Let a sample that no usable endpoint fits wait for those that are quarantined, or fail where none fits it."""
         if closed:
@@ -228,22 +233,26 @@ class Admissions:
         else:
             self._unasked.append((ready, why_none(self.market.offered, needs)))
 
-    async def _park(self) -> None:
+    async def _park(self, under: Mapping[str, Limits]) -> None:
+        """Let samples wait that no usable endpoint fits; they are looked at again where that was said of others."""
         sample_ids, self._to_park = self._to_park, []
-        self.parked += await self.ledger.do(lambda writer: writer.park(sample_ids))
+        moved = await self.ledger.do(lambda writer: writer.park(sample_ids))
+        self.parked += moved
+        if under != self._parked_under:
+            self._parked_under = None
 
     async def _unpark(self) -> None:
         """Have parked samples looked at again where other endpoints may be asked than when they were parked."""
-        usable = self._usable()
-        if usable == self._parked_under:
+        under = self._limits()
+        if under == self._parked_under:
             return
+        self._parked_under = under  # before the first wait: `_park` says meanwhile where it parks under others
         moved = UNPARK_ROWS
         while moved == UNPARK_ROWS:
             moved = await self.ledger.do(lambda writer: writer.unpark(UNPARK_ROWS))
             self.parked = max(0, self.parked - moved)
         if not self.parked:
             self._parked_for.clear()
-        self._parked_under = usable
 
     async def _give_up_unasked(self) -> None:
         """Let samples fail for which nobody can be asked, before any money is held for them."""

@@ -2,10 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from eagletui.core.chat import Prompt
 from eagletui.engine.answers import ReadySample
 from eagletui.providers.base import Endpoint, Sampling
+
+
+class Limits(NamedTuple):
+    """All of an endpoint that says what fits it."""
+
+    parameters: frozenset[str]
+    max_prompt_tokens: int | None
+    context_tokens: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +26,11 @@ class Needs:
     prompt_tokens: int | None
     """Counted by our tokenizer; None where the prompt could not be rendered."""
     max_tokens: int
+
+
+def limits_of(endpoint: Endpoint) -> Limits:
+    """Return what `fits` looks at."""
+    return Limits(endpoint.parameters, endpoint.max_prompt_tokens, endpoint.context_tokens)
 
 
 def needs_of(ready: ReadySample) -> Needs:
