@@ -4,7 +4,6 @@ import contextlib
 import errno
 import functools
 import io
-import json
 import keyword
 import os
 import sys
@@ -112,9 +111,25 @@ def _forget_output() -> None:
 
 def _say_os_error(error: OSError) -> int:
     """Say in one line what the operating system refused, and return the exit code."""
-    what = "output" if error.filename is None else str(error.filename)
-    print(f"eagletui: {clean_line(what)}: {error.strerror}", file=sys.stderr)
+    print(f"eagletui: {_os_error(error)}", file=sys.stderr)
     return InputError.exit_code
+
+
+def _os_error(error: OSError) -> str:
+    name = error.filename
+    what = "output" if name is None else os.fsdecode(name) if isinstance(name, bytes) else str(name)
+    return f"{clean_line(what)}: {error.strerror}"
+
+
+def _print_json_error(text: str) -> None:
+    """Print the one JSON object of a command that failed, unless it is the output that cannot be written."""
+    from eagletui.cli.output import print_json
+
+    try:
+        print_json({"ok": False, "error": text})
+        sys.stdout.flush()
+    except OSError:
+        _forget_output()
 
 
 def _run(args: list[str]) -> int:
@@ -202,13 +217,15 @@ def _ending(function: Callable[..., int | None]) -> Callable[..., None]:
             code = function(*args, **kwargs)
         except EagleError as error:
             if kwargs.get("json_"):
-                print(json.dumps({"ok": False, "error": str(error)}, ensure_ascii=False))
+                _print_json_error(clean_block(str(error)))
             _fail(error)
         except KeyboardInterrupt:
             raise SystemExit(INTERRUPTED) from None
         except OSError as error:
             if error.strerror is None or isinstance(error, BrokenPipeError):
                 raise
+            if kwargs.get("json_"):
+                _print_json_error(_os_error(error))
             raise SystemExit(_say_os_error(error)) from error
         raise SystemExit(code or 0)
 

@@ -10,8 +10,8 @@ from eagletui.core.text import clean_line
 
 
 def print_json(value: object) -> None:
-    """Print the one JSON object of a command."""
-    print(json.dumps(value, ensure_ascii=False))
+    """Print the one JSON object of a command, in ASCII: names that are not UTF-8 and control bytes come as escapes."""
+    print(json.dumps(value))
 
 
 def say(text: str) -> None:

@@ -55,8 +55,9 @@ def plan(
     except EagleError as error:
         if not json_:
             raise
-        print_json({"ok": False, "error": str(error), "refusals": [str(error)]})
-        say(f"eagletui: {clean_block(str(error))}")
+        text = clean_block(str(error))
+        print_json({"ok": False, "error": text, "refusals": [text]})
+        say(f"eagletui: {text}")
         return error.exit_code
     if probe is not None and not made.refusals:
         return _probe(chosen, probe, made, json_=json_)

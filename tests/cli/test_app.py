@@ -1,8 +1,10 @@
 """The command line itself: unknown commands, versions, closed pipes."""
 
+import errno
 import shlex
 import subprocess
 import sys
+from typing import NoReturn
 
 import pytest
 
@@ -62,3 +64,33 @@ def test_with_json_an_error_is_one_object_too_and_stays_a_line_for_people(eaglet
         ended = eagletui(*args, "--json")
         assert (ended.code, ended.json["ok"]) == (2, False)
         assert ended.err == f"eagletui: {ended.json['error']}\n"
+
+
+def test_with_json_an_error_about_a_hostile_name_is_one_object_in_ascii(eagletui: Command) -> None:
+    name = "no\udcff\x9b31mwhere.toml"
+    for args in (("plan", name), ("audit", "--tokenizer", name, "--format", "smollm2")):
+        ended = eagletui(*args, "--json")
+        assert (ended.code, ended.json["ok"]) == (2, False)
+        assert ended.out.isascii()
+        assert "no\ufffdwhere.toml" in ended.json["error"]
+        assert ended.err == f"eagletui: {ended.json['error']}\n"
+
+
+def test_with_json_what_the_operating_system_refuses_is_one_object_too(
+    eagletui: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused() -> NoReturn:
+        raise PermissionError(errno.EACCES, "Permission denied", b"/runs/\xff")
+
+    monkeypatch.setattr("eagletui.cli.ls.list_runs", refused)
+    ended = eagletui("ls", "--json")
+    assert (ended.code, ended.json) == (2, {"ok": False, "error": "/runs/\ufffd: Permission denied"})
+    assert ended.err == "eagletui: /runs/\ufffd: Permission denied\n"
+
+
+def test_with_json_an_output_that_cannot_be_written_is_said_once() -> None:
+    command = f"exec {shlex.join([*PROGRAM, 'status', 'nowhere', '--json'])} >/dev/full"
+    ended = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, text=True, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr.count("eagletui: ") == 1
+    assert "Traceback" not in ended.stderr
