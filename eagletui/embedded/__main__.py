@@ -11,12 +11,12 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import uvloop
 
-from eagletui.core.errors import EagleError, LockedError
+from eagletui.core.errors import EagleError, LockedError, RunError
 from eagletui.core.money import usd_to_pico
 from eagletui.embedded.companion import end_without_engine
 from eagletui.embedded.market import Window
@@ -87,18 +87,33 @@ def provider_lock(path: Path) -> Iterator[None]:
 
     Raises:
         LockedError: another live process holds it.
+        RunError: the run folder is not there or cannot be written.
     """
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+", encoding="utf-8") as file:
+    while True:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            holder = file.read() or "unknown"
-            raise LockedError(f"Another provider serves this run: {holder}. Stop it first.") from error
-        file.truncate(0)
-        json.dump({"pid": os.getpid(), "host": socket.gethostname(), "started_at": time.time()}, file)
-        file.flush()
-        yield
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise RunError(f"{path} cannot be written: {error.strerror}.") from error
+        with open(descriptor, "r+", encoding="utf-8") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                holder = file.read() or "unknown"
+                raise LockedError(f"Another provider serves this run: {holder}. Stop it first.") from error
+            if not _lies_at(descriptor, path):
+                continue  # the run was replaced between the two calls
+            file.truncate(0)
+            json.dump({"pid": os.getpid(), "host": socket.gethostname(), "started_at": time.time()}, file)
+            file.flush()
+            yield
+            return
+
+
+def _lies_at(descriptor: int, path: Path) -> bool:
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    return False
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The provider as a process of its own: address file, lock, signals, death."""
 
+import fcntl
 import json
 import os
 import select
@@ -13,6 +14,8 @@ from typing import Any
 import httpx
 import pytest
 
+from eagletui.core.errors import LockedError, RunError
+from eagletui.embedded.__main__ import provider_lock
 from eagletui.ledger.locks import RoleLock
 from tests.embedded.client import AUTH
 
@@ -129,6 +132,28 @@ def test_a_second_sigterm_stops_at_once(roles: list[Role], tmp_path: Path) -> No
         role.wait_log("draining")
         role.process.send_signal(signal.SIGTERM)
         assert role.end() == 0
+
+
+def test_a_provider_of_a_run_that_was_replaced_holds_the_new_lock_and_makes_no_run_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run" / "locks" / "provider.lock"
+    with pytest.raises(RunError, match="No such file or directory"), provider_lock(path):
+        pass
+    assert list(tmp_path.iterdir()) == []
+    path.parent.parent.mkdir()
+    flock, replaced = fcntl.flock, False
+
+    def granted_late(file: int, operation: int) -> None:
+        nonlocal replaced
+        if not replaced:
+            replaced = True
+            path.unlink()
+        flock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", granted_late)
+    with provider_lock(path), pytest.raises(LockedError, match="Another provider serves this run"), provider_lock(path):
+        pass
 
 
 def test_a_hangup_is_ignored(roles: list[Role], tmp_path: Path) -> None:
