@@ -20,6 +20,7 @@ def add(
     Every line is checked before the first is added. A prompt that the run has already, by its id or its content, stays
     as it is, so the same file can be added again after it has grown.
     """
+    from eagletui.cli.unasked import made_at
     from eagletui.config import load_config
     from eagletui.ingest import add_to
     from eagletui.ledger.writer_ingest import IngestWriter
@@ -34,8 +35,11 @@ def add(
         )
     paths = [path.expanduser().resolve() for path in prompts]
     section = config.prompts.model_copy(update={"path": paths, "limit": None, "pick": "first"})
+    expected_at = made_at(folder)
     with IngestWriter(folder.ledger_path) as writer:
         census, added = add_to(section, writer)
+    if made_at(folder) != expected_at:
+        raise RunError(f"Run {folder.name} was made anew while prompts were added, without them: add them again.")
     known = census.samples - added
     if json_:
         by_dataset = dict(census.by_dataset)

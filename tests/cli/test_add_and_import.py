@@ -4,8 +4,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from eagletui.cli.create import create_run, read_config
+from eagletui.config import PromptsSection
 from eagletui.embedded.data import tokenizer_dir
+from eagletui.ingest import Census, add_to
 from eagletui.ledger.reader import LedgerReader
+from eagletui.ledger.writer_ingest import IngestWriter
 from eagletui.runs import RunFolder
 from eagletui.tokens.load import load_tokenizer
 from tests.cli.conftest import Command, MakeConfig
@@ -56,3 +62,18 @@ def test_prompts_are_added_once_and_imported_ids_answer_them_for_nothing(
         assert (sample.row.evidence, sample.row.usability, sample.row.cost_pico) == ("served", "usable", 0)
         assert len(sample.tokens.spans) == 1
     assert list(found[1].tokens.prompt_ids or ()) == [end]  # type: ignore[union-attr]
+
+
+def test_prompts_that_went_into_a_run_which_was_just_replaced_are_not_said_to_be_there(
+    eagletui: Command, make_config: MakeConfig, made_run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    anew = read_config(str(make_config(temperature=0.5)))
+
+    def replaced_meanwhile(section: PromptsSection, writer: IngestWriter) -> tuple[Census, int]:
+        create_run(anew, replaces=True)
+        return add_to(section, writer)
+
+    monkeypatch.setattr("eagletui.ingest.add_to", replaced_meanwhile)
+    ended = eagletui("add", "small", write(tmp_path / "more.jsonl", {"prompt": "One more?"}))
+    assert ended.code == 2
+    assert "Run small was made anew while prompts were added, without them: add them again." in ended.err
