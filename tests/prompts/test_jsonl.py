@@ -349,8 +349,8 @@ def test_a_row_may_have_its_own_sampling_and_wrong_ones_are_named(tmp_path: Path
 @pytest.mark.parametrize(
     ("name", "content", "found"),
     [
-        ("b1.jsonl.gz", gzip.compress(b'{"prompt": "Hi"}\n'), "a gzip file"),
-        ("renamed.jsonl", gzip.compress(b'{"prompt": "Hi"}\n'), "a gzip file"),
+        ("b1.jsonl.gz", gzip.compress(b'{"prompt": "Hi"}\n', mtime=0), "a gzip file"),
+        ("renamed.jsonl", gzip.compress(b'{"prompt": "Hi"}\n', mtime=0), "a gzip file"),
         ("b1.jsonl", '{"prompt": "Hi"}\n'.encode("utf-16"), "text in UTF-16"),
         ("b1.csv", b"id,prompt\n1,Hi\n", "a table of separated values"),
     ],
