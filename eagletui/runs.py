@@ -225,7 +225,7 @@ def staged(name: str, *, replaces: bool = False) -> Iterator[RunFolder]:
 def await_made(name: str) -> RunFolder | None:
     """Wait until no other process makes a run of that name; return the run if there is one then."""
     while is_locked(lock_file(runs_root() / f".{name}.new", "engine")):
-        time.sleep(_POLL_S)
+        time.sleep(_POLL_S)  # a lock without holding it can only be looked at
     folder = RunFolder(runs_root() / name)
     return folder if folder.ledger_path.is_file() else None
 

@@ -80,8 +80,8 @@ def gone_shards(folder: Path, committed: Iterable[str]) -> set[str]:
     return set(read_acknowledged(folder)) | {path for path in committed if is_removed(folder, path)}
 
 
-def list_removed(folder: Path, committed: Iterable[str], describe: Describe) -> None:
-    """List what a trainer acknowledged and deleted itself.
+def list_removed(folder: Path, committed: Iterable[str], describe: Describe) -> set[str]:
+    """List what a trainer acknowledged and deleted itself, and return the paths of all that is listed then.
 
     Args:
         folder: the features folder, whose extractor lock the caller holds.
@@ -89,10 +89,13 @@ def list_removed(folder: Path, committed: Iterable[str], describe: Describe) -> 
         describe: tells what they held.
     """
     _cut_torn_line(folder / ACKNOWLEDGED)
-    for path in sorted(set(committed) - set(read_acknowledged(folder))):
+    listed = set(read_acknowledged(folder))
+    for path in sorted(set(committed) - listed):
         if is_removed(folder, path):
             _append(folder, describe(path))
             _delete(folder, path)
+            listed.add(path)
+    return listed
 
 
 def forget_acknowledged(folder: Path, listed: Iterable[str]) -> None:

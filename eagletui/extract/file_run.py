@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -159,12 +158,17 @@ def _extract(job: _Job, backend: Backend, stored: Stored) -> Extracted:
     backend.prepare(list(checked.samples(missing[: backend.window_samples])))
     watching.start(len(missing), rows)
     stream: Stream | None = None
+    known: dict[str, ListedShard] = {}
+
+    def described(path: str) -> AcknowledgedShard:
+        return AcknowledgedShard(path, known[path].rows, tuple(_keys(out, known[path])))
 
     def commit(shard: SealedShard) -> None:
         if read_manifest(out).capture != backend.choice:
             write_manifest(out, replace(manifest, capture=backend.choice))
         keys = tuple(placed.sample.key for placed in shard.samples)
-        add_to_shard_list(out, ListedShard(shard.path, len(keys), shard.rows, shard.bytes, shard.xxh3, keys))
+        known[shard.path] = ListedShard(shard.path, len(keys), shard.rows, shard.bytes, shard.xxh3, keys)
+        add_to_shard_list(out, known[shard.path])
         if stream is not None:
             stream.add(shard.path)
 
@@ -173,7 +177,8 @@ def _extract(job: _Job, backend: Backend, stored: Stored) -> Extracted:
     except OSError as error:
         raise RunError(f"{out} cannot be made: {error.strerror}.") from error
     with RoleLock(out, "extractor"):
-        list_removed(out, (shard.path for shard in read_shard_list(out)), partial(_describe, out))
+        known.update((shard.path, shard) for shard in read_shard_list(out))
+        list_removed(out, known, described)
         listed = _listed(out, manifest)
         missing = _missing(out, checked, listed, job.token_budget)
         write_shard_list(out, listed)
@@ -185,7 +190,7 @@ def _extract(job: _Job, backend: Backend, stored: Stored) -> Extracted:
         first = 1 + max(used, default=-1)
         hold: Callable[[], str | None] = lambda: None  # noqa: E731 - nothing to wait for
         if job.stream_ahead is not None:
-            stream = Stream(out, job.stream_ahead, partial(_describe, out))
+            stream = Stream(out, job.stream_ahead, described)
             stream.begin(shard.path for shard in listed)
             hold = stream.hold
         kind = ShardKind(facts.hidden_size, facts.dtype, stored, capacity, expected_rows=rows)
@@ -255,8 +260,3 @@ def _keys(out: Path, shard: ListedShard) -> Sequence[str]:
         return shard.sample_ids
     with ShardReader(out / shard.path) as reader:
         return reader.keys
-
-
-def _describe(out: Path, path: str) -> AcknowledgedShard:
-    shard = next(shard for shard in read_shard_list(out) if shard.path == path)
-    return AcknowledgedShard(path, shard.rows, tuple(_keys(out, shard)))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from eagletui.core.features import Stored
 from eagletui.core.reports import Report
-from eagletui.extract.acknowledged import forget_acknowledged, list_removed, read_acknowledged
+from eagletui.extract.acknowledged import forget_acknowledged, list_removed
 from eagletui.extract.computing import Described
 from eagletui.extract.describe import describe
 from eagletui.extract.ledger_source import describe_shard
@@ -72,21 +72,20 @@ def agree_with_ledger(
         manifest = replace(manifest, capture=old.capture)
     write_manifest(features, manifest)
     describe_it = partial(describe_shard, reader.path)
-    list_removed(features, (shard.path for shard in reader.shards()), describe_it)
-    forget_acknowledged(features, read_acknowledged(features))
+    acknowledged = list_removed(features, (shard.path for shard in reader.shards()), describe_it)
+    forget_acknowledged(features, acknowledged)
     for shard in reader.shards():
-        if shard.path in read_acknowledged(features):
+        if shard.path in acknowledged:
             continue
         found = storage.size(shard.path)
         if found is None:
-            list_removed(features, [shard.path], describe_it)  # a trainer at work has just deleted it
+            acknowledged = list_removed(features, [shard.path], describe_it)  # a trainer at work may have deleted it
         elif found == shard.bytes:
             continue
-        if shard.path not in read_acknowledged(features):
+        if shard.path not in acknowledged:
             lost = writer.drop_shard(shard.path)
             what = "is gone" if found is None else f"has {found} bytes instead of {shard.bytes}"
             report("error", "shard_lost", f"{shard.path} {what}; its {lost} samples are computed again.")
-    acknowledged = read_acknowledged(features)
     kept = [shard for shard in reader.shards() if shard.path not in acknowledged]
     orphans = storage.remove_orphans(shard.path for shard in kept)
     if orphans:

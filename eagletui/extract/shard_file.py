@@ -48,7 +48,7 @@ class ShardFile:
         """Behind the last block."""
         try:
             self._write(b" " * header_bytes, 0)
-        except BaseException:
+        except BaseException:  # an interrupt too must not leave the file: nobody holds it yet
             self.discard()
             raise
         self._end_bytes = header_bytes

@@ -186,7 +186,7 @@ class ShardWriter:
                 self._is_closed = True
                 self._changed.notify_all()
             self._thread.join()
-        except BaseException:
+        except BaseException:  # an interrupt too: else the thread would wait on for what never comes
             self._abandoned.set()
             raise
         finally:
@@ -233,7 +233,7 @@ class ShardWriter:
         try:
             while self._do_next():
                 pass
-        except BaseException as error:
+        except BaseException as error:  # whoever adds or finishes gets it: a thread has nobody to raise it to
             self._fail(error)
         finally:
             self._discard_file()
@@ -296,7 +296,7 @@ class ShardWriter:
                 publish_sealed(self._storage, self._growing_in, sealed.path)
                 self._on_sealed(sealed)
                 self._one_committed_or_gone()
-        except BaseException as error:
+        except BaseException as error:  # as above: the caller waits for this shard
             self._fail(error)
 
     def _one_committed_or_gone(self) -> None:
