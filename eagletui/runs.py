@@ -17,6 +17,7 @@ from eagletui.core.errors import LedgerError, LockedError, RunError
 from eagletui.core.lifecycle import WorkerRole
 from eagletui.ledger.locks import Holder, RoleLock, is_locked, lock_file, read_holder
 from eagletui.ledger.reader import LedgerReader
+from eagletui.private_file import replace_private
 
 SpawnRole = Literal["engine", "extractor", "provider", "watcher"]
 
@@ -295,10 +296,7 @@ def _set_aside(final: RunFolder) -> RunFolder:
 def mark_merged(folder: RunFolder, into: RunFolder) -> None:
     """Note in a run's folder that its samples belong to another run from now on."""
     content = json.dumps({"into": str(into.path.resolve()), "at": time.time()})
-    temporary = folder.merged_path.with_suffix(".new")
-    temporary.touch(mode=0o600)
-    temporary.write_text(content + "\n", encoding="utf-8")
-    temporary.replace(folder.merged_path)
+    replace_private(folder.merged_path, content + "\n")
 
 
 def refuse_merged(folder: RunFolder) -> None:
@@ -322,10 +320,7 @@ def refuse_merged(folder: RunFolder) -> None:
 
 def write_config_file(folder: RunFolder, toml: str) -> None:
     """Replace the frozen config, whole or not at all."""
-    temporary = folder.config_path.with_suffix(".new")
-    temporary.touch(mode=0o600)
-    temporary.write_text(toml, encoding="utf-8")
-    temporary.replace(folder.config_path)
+    replace_private(folder.config_path, toml)
 
 
 def spawn(folder: RunFolder, role: SpawnRole, *extra_args: str) -> int:
