@@ -6,7 +6,6 @@ cookie alone would be sent to every port of this host. Foreign names in `Host` a
 """
 
 import asyncio
-import contextlib
 import hmac
 import html
 import re
@@ -62,17 +61,29 @@ class _Tab(AppService):
         await self.remote_close()
 
     async def stop(self) -> None:
-        """Ask it to leave, and end it if it does not."""
-        process = self._process
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_END_S):
-                await super().stop()
-                if process is not None and process.stdin is not None:
-                    process.stdin.close()
-                    await process.wait()
-        if process is not None and process.returncode is None:
-            process.kill()
-            await process.wait()
+        """Ask it to leave; end it if it does not, or if nobody waits for it any more."""
+        leaving = asyncio.create_task(self._leave())
+        try:
+            await asyncio.wait((leaving,), timeout=_END_S)  # not `timeout`: reading what it draws swallows a cancel
+        finally:
+            self.kill()
+            await leaving
+
+    async def _leave(self) -> None:
+        await super().stop()
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+            await self._process.wait()
+
+    def kill(self) -> None:
+        """End its process, if it has not ended."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+
+    async def gone(self) -> None:
+        """Wait until its process has ended."""
+        if self._process is not None:
+            await self._process.wait()
 
 
 class WebView:
@@ -93,6 +104,8 @@ class WebView:
         self._pass = secrets.token_urlsafe(24)
         self._prefix = f"/{secrets.token_urlsafe(24)}"
         self._visitors = 0
+        self._tabs: set[_Tab] = set()
+        """Whose processes may still be there."""
         command = shlex.join(["env", *_ENVIRONMENT, sys.executable, "-c", _MAIN, *arguments])
         self._server = Server(f"exec {command}", host=HOST, port=port, title=title, public_url=self.origin)
 
@@ -118,6 +131,7 @@ class WebView:
             ]
         )
         self._set_templates(inner)
+        inner.on_cleanup.append(self._end_tabs)
         outer = web.Application(middlewares=[self._host_only])
         outer.router.add_get("/", self._admit)
         outer.add_subapp(self._prefix, inner)
@@ -190,12 +204,20 @@ class WebView:
             close=close,
             download_manager=self._server.download_manager,
         )
+        self._tabs.add(tab)
         try:
             await tab.start(to_int(request.query.get("width", ""), 80), to_int(request.query.get("height", ""), 24))
             await self._server._process_messages(socket, tab)
         finally:
             await tab.stop()
+            self._tabs.discard(tab)  # only here: a stop that was cut short leaves it to the server's end
         return socket
+
+    async def _end_tabs(self, _: web.Application) -> None:
+        """End the processes of tabs whose visitors the server's end has cut off."""
+        for tab in self._tabs:
+            tab.kill()
+        await asyncio.gather(*(tab.gone() for tab in self._tabs))
 
     async def serve(self, started: Callable[[], None]) -> None:
         """Serve until SIGINT or SIGTERM.

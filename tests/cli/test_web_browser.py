@@ -4,7 +4,7 @@ import asyncio
 import base64
 import json
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
@@ -16,7 +16,7 @@ import pytest
 
 from eagletui.ledger.locks import RoleLock
 from eagletui.ledger.reader import LedgerReader
-from tests.cli.test_web_view import served
+from tests.cli.test_web_view import served, until
 from tests.tui.factory import Built, busy_run
 
 CHROMIUM: Final = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -98,7 +98,7 @@ async def browser(profile: Path, client: aiohttp.ClientSession) -> AsyncIterator
     )
     try:
         port_file = profile / "DevToolsActivePort"
-        await _until(lambda: port_file.exists() and port_file.read_text().count("\n") > 0)
+        await until(lambda: port_file.exists() and port_file.read_text().count("\n") > 0)
         port = port_file.read_text().split("\n")[0]
         async with client.get(f"http://127.0.0.1:{port}/json") as reply:
             (page,) = [found for found in await reply.json() if found["type"] == "page"]
@@ -110,12 +110,6 @@ async def browser(profile: Path, client: aiohttp.ClientSession) -> AsyncIterator
     finally:
         process.terminate()
         await process.wait()
-
-
-async def _until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not holds():  # noqa: ASYNC110 - another process writes the file
-            await asyncio.sleep(0.1)
 
 
 def _orders(built: Built) -> list[str]:

@@ -2,15 +2,18 @@
 
 import asyncio
 import re
+import shlex
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from http.cookies import SimpleCookie
+from pathlib import Path
 
 import aiohttp
 import pytest
 from aiohttp import web
 
+from eagletui.cli import web_view
 from eagletui.cli.web_view import HOST, WebView, free_port
 from tests.cli.conftest import Command
 from tests.tui.factory import empty_run
@@ -109,6 +112,54 @@ async def test_a_tab_shows_the_app_read_only_and_its_process_ends_with_it(
             while (message := await socket.receive()).type in (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT):
                 pass
             assert message.type in (aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSING, aiohttp.WSMsgType.CLOSED)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait for what another process does."""
+    async with asyncio.timeout(60):
+        while not holds():  # noqa: ASYNC110 - another process makes it so
+            await asyncio.sleep(0.02)
+
+
+def _is_there(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+@asynccontextmanager
+async def _hanging_tab(tmp_path: Path) -> AsyncIterator[tuple[aiohttp.ClientWebSocketResponse, int]]:
+    """A tab whose process draws nothing, reads nothing and ignores a request to end; and that process."""
+    view = WebView((), free_port(), "hangs")
+    pid_file = tmp_path / "pid"
+    code = f"import os, time; open({str(pid_file)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    view._server.command = f"exec {shlex.join([sys.executable, '-c', code])}"
+    runner = web.AppRunner(view.application(), access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, HOST, view.port).start()
+    try:
+        async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as client:
+            page, cookie = await _admitted(view, client)
+            async with client.ws_connect(
+                page + "ws",
+                headers={"Cookie": cookie, "Origin": view.origin},
+                timeout=aiohttp.ClientWSTimeout(ws_close=30),
+            ) as socket:
+                await until(lambda: pid_file.exists() and pid_file.read_text() != "")
+                yield socket, int(pid_file.read_text())
+    finally:
+        await runner.cleanup()
+
+
+async def test_a_tabs_process_that_does_not_leave_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web_view, "_END_S", 0.1)
+    async with _hanging_tab(tmp_path) as (socket, pid):
+        await socket.close()
+        await until(lambda: not _is_there(pid))
+
+
+async def test_a_server_that_ends_leaves_no_process_of_a_tab(tmp_path: Path) -> None:
+    async with _hanging_tab(tmp_path) as (_, pid):
+        pass
+    assert not _is_there(pid)
 
 
 def test_options_that_do_not_fit_are_refused(eagletui: Command) -> None:
