@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from eagletui.config import RunConfig
+from eagletui.core.errors import ModelError
 from eagletui.core.reports import Report
 from eagletui.extract.computing import Engine
-from eagletui.extract.engines import StoredChoice
+from eagletui.extract.engines import Order, StoredChoice
 from eagletui.extract.gather import Progress
 from eagletui.extract.manifest import Manifest
 from eagletui.extract.space import DiskSpace
@@ -53,6 +55,26 @@ class Choices:
     """Instead of `extract.device`."""
     stream_ahead: int | None = None
     """Sealed shards that may wait for the trainer, instead of `extract.stream_ahead`; None: its choice."""
+
+    def order(self, config: RunConfig) -> Order:
+        """Say what is to compute the features of a run.
+
+        Raises:
+            ModelError: nobody names a target model.
+        """
+        path = self.model or config.model.weights
+        if path is None:
+            raise ModelError("The run names no target model: set model.weights in its config, or give --model.")
+        asked = config.extract
+        return Order(
+            model=path,
+            engine=self.engine or asked.engine,
+            server=self.server or asked.server,
+            trust_server=self.trust_server or asked.trust_server,
+            dtype=self.dtype or asked.dtype,
+            device=self.device or asked.device,
+            layers=None if asked.layers is None else tuple(asked.layers),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,24 +7,24 @@ removed at the next start and computed again.
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from eagletui.config import RunConfig, config_from_json
 from eagletui.core.context import USUAL_LENGTH
-from eagletui.core.errors import InputError, LedgerError, ModelError, RunError
+from eagletui.core.errors import InputError, LedgerError, RunError
 from eagletui.core.features import Stored, row_bytes, rows_per_shard, shard_number
-from eagletui.core.gauges import ExtractorDetail
-from eagletui.core.subset import Candidate, choose, nothing_fits
+from eagletui.core.gauges import ExtractorDetail, Machine
 from eagletui.core.text import clean_line
 from eagletui.extract.acknowledged import Stream
+from eagletui.extract.backlog import count, fit, longest_tokens
 from eagletui.extract.choices import Choices, Done
 from eagletui.extract.computing import Backend, Described
 from eagletui.extract.engines import Order, open_backend
 from eagletui.extract.gather import Gatherer, Progress
-from eagletui.extract.gauges import MachineReader
+from eagletui.extract.heart import beating
 from eagletui.extract.ledger_source import LedgerSource, describe_shard
 from eagletui.extract.manifest import (
     ListedShard,
@@ -58,7 +58,6 @@ Opened = TypeVar("Opened", bound=Described)
 
 _ELSEWHERE: Final = "or give --storage URL, or make RUN/features a link to a larger disk before the first extraction"
 _POLL_S: Final = 0.2
-_BEAT_S: Final = 1.0
 
 Phase = Literal["starting", "waiting for the run to end", "loading the model", "extracting", "waiting", "ending"]
 
@@ -110,19 +109,21 @@ class RunExtractor:
         """
         config = config_from_json(self.reader.run().config_json)
         self.storage = open_storage(self.folder.features_dir, self._storage_url(config))
-        with self._beating(config), self._mirroring(config):
+        with beating(self.writer, partial(self._figures, config)), self._mirroring(config):
             if self.choices.follow and config.extract.when == "after" and not self._wait_for_the_end():
                 return Done(Progress(), 0, None)
             self.phase = "loading the model"
-            order = self._order(config)
+            order = self.choices.order(config)
             if self._ahead(config) is not None and (order.engine == "ray" or self.storage.url is not None):
                 raise InputError(
                     "--stream-ahead goes with shards that this process seals in the run's own folder; found "
                     f"{'--engine ray' if order.engine == 'ray' else '--storage'}."
                 )
-            left_out = self._choose()
+            left_out = 0
+            if self.choices.token_budget is not None:
+                self.source.only, left_out = fit(self._census(), self.choices.token_budget)
             if self._needs_all_room(config):
-                foreseen = foresee(order, *self._waiting())
+                foreseen = foresee(order, *count(self._census(), self.source.only))
                 if foreseen is not None:
                     require_room(self._disk, foreseen, _ELSEWHERE)
             if order.engine == "ray":
@@ -142,7 +143,7 @@ class RunExtractor:
                         config, cluster, order.stored(cluster.facts), partial(self._make_there, cluster)
                     )
             else:
-                backend = self._open(order, lambda: open_backend(order, self.report, self._longest()))
+                backend = self._open(order, lambda: open_backend(order, self.report, self._longest_tokens()))
                 with closing(backend):
                     done = self._extract(
                         config, backend, order.stored(backend.facts), partial(self._make_here, backend)
@@ -161,7 +162,7 @@ class RunExtractor:
         self._backend = backend
         facts = backend.facts
         self._row_bytes = row_bytes(facts.hidden_size, stored)
-        samples, tokens, present = self._waiting()
+        samples, tokens, present = count(self._census(), self.source.only)
         need = Need(samples, tokens, facts.hidden_size, stored, present)
         if self._needs_all_room(config):
             require_room(self._disk, need, _ELSEWHERE)
@@ -273,21 +274,6 @@ class RunExtractor:
             self.phase = "waiting"
             self._wait()
 
-    def _order(self, config: RunConfig) -> Order:
-        path = self.choices.model or config.model.weights
-        if path is None:
-            raise ModelError("The run names no target model: set model.weights in its config, or give --model.")
-        asked = config.extract
-        return Order(
-            model=path,
-            engine=self.choices.engine or asked.engine,
-            server=self.choices.server or asked.server,
-            trust_server=self.choices.trust_server or asked.trust_server,
-            dtype=self.choices.dtype or asked.dtype,
-            device=self.choices.device or asked.device,
-            layers=None if asked.layers is None else tuple(asked.layers),
-        )
-
     def _storage_url(self, config: RunConfig) -> str | None:
         """Where shards go: as asked now, else where the earlier ones lie."""
         asked = self.choices.storage or config.extract.storage
@@ -312,31 +298,9 @@ class RunExtractor:
             self._stream = Stream(self.folder.features_dir, ahead, describe)
             self._stream.begin(shard.path for shard in self.reader.shards())
 
-    def _choose(self) -> int:
-        """Choose the samples of a token budget, and return how many are left out."""
-        if self.choices.token_budget is None:
-            return 0
-        rows = self._census()
-        candidates = [Candidate(row.sample_key, row.dataset, row.tokens, is_there=row.has_features) for row in rows]
-        if why := nothing_fits(candidates, self.choices.token_budget):
-            raise InputError(why)
-        chosen = choose(candidates, self.choices.token_budget)
-        self.source.only = frozenset(rows[index].sample_id for index in chosen)
-        return sum(not row.has_features for row in rows) - len(chosen)
-
-    def _waiting(self) -> tuple[int, int, int]:
-        """Count the samples that wait now, their tokens, and the tokens of those that have features."""
-        only = self.source.only
-        rows = self._census()
-        waiting = [row.tokens for row in rows if not row.has_features and (only is None or row.sample_id in only)]
-        return len(waiting), sum(waiting), sum(row.tokens for row in rows if row.has_features)
-
-    def _longest(self) -> int | None:
-        """Tokens of the longest sample, at least the usual length where more come; None where none is known."""
-        longest = max((row.tokens for row in self._census()), default=0)
-        if self.choices.follow:
-            longest = max(longest, USUAL_LENGTH - 1)
-        return longest or None
+    def _longest_tokens(self) -> int | None:
+        """Length of the longest sample, at least the usual one where more come; None where none is known."""
+        return longest_tokens(self._census(), USUAL_LENGTH - 1 if self.choices.follow else 0)
 
     def _census(self) -> list[CensusRow]:
         with FeaturesReader(self.folder.ledger_path) as reader:
@@ -396,30 +360,6 @@ class RunExtractor:
             raise RunError(f"{self.folder.ledger_path} is gone, so there is nothing left to extract. Ended.")
 
     @contextmanager
-    def _beating(self, config: RunConfig) -> Iterator[None]:
-        """Give signs of life once a second, from a thread: loading and forwards take long."""
-        ended = threading.Event()
-        with MachineReader() as machine:
-            self.writer.beat("extractor", ready=True, detail=self._figures(config, machine))
-
-            def beat() -> None:
-                while not ended.wait(_BEAT_S):
-                    with suppress(LedgerError):  # a full disk; the next beat may pass
-                        self.writer.beat("extractor", detail=self._figures(config, machine))
-                        self.writer.tick()
-
-            thread = threading.Thread(target=beat, name="heart", daemon=True)
-            thread.start()
-            try:
-                yield
-            finally:
-                ended.set()
-                thread.join()
-                with suppress(LedgerError):  # the last figures are worth less than the reason for the end
-                    self.writer.beat("extractor", detail=self._figures(config, machine))
-                self.writer.stop_beat("extractor")
-
-    @contextmanager
     def _mirroring(self, config: RunConfig) -> Iterator[None]:
         """Keep the copy that `[run] mirror` asks for, where no engine does."""
         if config.run.mirror is None:
@@ -430,7 +370,7 @@ class RunExtractor:
         with closing(mirror):
             yield
 
-    def _figures(self, config: RunConfig, machine: MachineReader) -> dict[str, object]:
+    def _figures(self, config: RunConfig, machine: Machine) -> ExtractorDetail:
         progress = self.progress
         return ExtractorDetail(
             phase=self._phase(),
@@ -442,8 +382,8 @@ class RunExtractor:
             storage=self.storage.url,
             stream_ahead=self._ahead(config),
             follows=self.choices.follow,
-            machine=machine.read(),
-        ).detail()
+            machine=machine,
+        )
 
     def _phase(self) -> str:
         if self._shard_writer is not None and self._shard_writer.waits_for_space:
