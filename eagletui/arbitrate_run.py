@@ -42,7 +42,7 @@ from eagletui.ledger.writer import LedgerWriter
 from eagletui.models.identity import hash_model
 from eagletui.rebuild import UNFINISHED
 from eagletui.reconstruct import finding_object
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 from eagletui.tokens.load import load_tokenizer
 
 BATCH: Final = 200

@@ -25,7 +25,9 @@ from eagletui.ledger.merging import Source, lay_together
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import RunRow, ShardRow
 from eagletui.ledger.writer import LedgerWriter
-from eagletui.runs import RunFolder, mark_merged, publish, refuse_merged, runs_root, staged, write_config_file
+from eagletui.runs.folder import RunFolder, runs_root, write_config_file
+from eagletui.runs.making import publish, staged
+from eagletui.runs.merged import mark_merged, refuse_merged
 
 if TYPE_CHECKING:
     from eagletui.extract.acknowledged import AcknowledgedShard

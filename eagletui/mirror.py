@@ -19,7 +19,7 @@ from eagletui.core.text import clean_line
 from eagletui.ledger.backup import back_up
 from eagletui.ledger.reader import LedgerReader
 from eagletui.remote import Remote
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 
 EVERY_S: Final = 30.0
 """Between two copies, so that one and the time it takes fit into a minute."""

@@ -14,7 +14,7 @@ from eagletui.core.forecast import LEAST_ANSWERS, Forecast, Observed, Range, Sha
 from eagletui.ledger.filters import SampleFilter
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import SampleRow
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 
 MOST_ANSWERS: Final = 2_000
 """So many of a run are enough to learn from."""

@@ -30,7 +30,7 @@ from eagletui.ledger.writer import LedgerWriter
 from eagletui.providers.reading import read_kept
 from eagletui.remake import Recipe, Remade, Remakers, Spool, unpack
 from eagletui.run_ids import RunIds
-from eagletui.runs import RunFolder, write_config_file
+from eagletui.runs.folder import RunFolder, write_config_file
 from eagletui.tokens.formats import AUTO, load_format
 from eagletui.tokens.judge import Judgement, Sample, endpoint_verdicts, judge_samples
 from eagletui.tokens.live_check import DIFFERENCE, EVERY, checked

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from eagletui import runs
+from eagletui.runs import workers
 
 _FORKS: Final = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["tests.loaded"])
@@ -67,7 +67,7 @@ class _Worker:
 
 
 class _Forking:
-    """Stands where `eagletui.runs` looks for the module `subprocess`."""
+    """Stands where `eagletui.runs.workers` looks for the module `subprocess`."""
 
     DEVNULL = subprocess.DEVNULL
 
@@ -82,5 +82,5 @@ class _Forking:
 
 @pytest.fixture
 def forked_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Engines and providers that commands of this process start are forked; `test_runs` starts them the usual way."""
-    monkeypatch.setattr(runs, "subprocess", _Forking)
+    """Engines and providers that commands of this process start are forked; `tests.runs` starts them the usual way."""
+    monkeypatch.setattr(workers, "subprocess", _Forking)

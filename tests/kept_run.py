@@ -10,7 +10,7 @@ from eagletui.ledger.orders import AdmitRequest, Answered, Finished, NewPrompt, 
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_samples import StoredTokens, ToRebuild
 from eagletui.ledger.writer import LedgerWriter
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 from tests.engine.run_folder import make_run
 from tests.provider_fixture import serve_in_thread
 

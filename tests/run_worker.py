@@ -8,7 +8,7 @@ from pathlib import Path
 
 from eagletui.ledger.locks import RoleLock
 from eagletui.ledger.writer_extract import ExtractorWriter
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 
 
 def main(folder: RunFolder, what: str) -> None:

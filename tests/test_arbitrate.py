@@ -24,7 +24,7 @@ from eagletui.ledger.writer import LedgerWriter
 from eagletui.ledger.writer_extract import ExtractorWriter
 from eagletui.providers.decoding import decode_json
 from eagletui.rebuild import rebuild_run
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 from eagletui.tokens.load import load_tokenizer
 from tests.cli.conftest import Command, eagletui, runs
 from tests.kept_run import kept, stored

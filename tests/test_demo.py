@@ -18,7 +18,8 @@ from eagletui.core.vocabulary import Vocabulary, unpack_vocabulary
 from eagletui.ledger.filters import SampleFilter
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_samples import SampleDetail
-from eagletui.runs import RunFolder, workers
+from eagletui.runs.folder import RunFolder
+from eagletui.runs.workers import workers
 
 pytestmark = [pytest.mark.demo, pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -28,7 +28,8 @@ from eagletui.ledger.orders import AdmitRequest, NewPrompt
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.merge import merge_runs
 from eagletui.rebuild import rebuild_run
-from eagletui.runs import RunFolder, mark_merged
+from eagletui.runs.folder import RunFolder
+from eagletui.runs.merged import mark_merged
 from tests.engine.run_folder import EngineRun
 from tests.ledger.truth import counters, recount
 from tests.provider_fixture import serve_in_thread

@@ -16,7 +16,7 @@ from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.mirror import LedgerMirror, MirrorThread
 from eagletui.remote import Remote
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 from tests.engine.run_folder import EngineRun, make_run
 from tests.provider_fixture import serve_in_thread
 

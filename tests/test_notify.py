@@ -18,7 +18,7 @@ from eagletui.ledger.writer import LedgerWriter
 from eagletui.notify import __main__ as watcher
 from eagletui.notify import sending
 from eagletui.notify.sending import send
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 from tests.cli.conftest import Command, MakeConfig, eagletui, made_run, make_config, runs
 
 __all__ = ["eagletui", "made_run", "make_config", "runs"]

@@ -12,7 +12,8 @@ from eagletui.cli.probe import MAX_TOKENS, probe_config
 from eagletui.config_sampling import SamplingOverride
 from eagletui.core.money import PICO
 from eagletui.ledger.reader import LedgerReader
-from eagletui.runs import RunFolder, is_alive
+from eagletui.runs.folder import RunFolder
+from eagletui.runs.workers import is_alive
 from tests.cli.conftest import Command, MakeConfig, eagletui, make_config, runs
 
 __all__ = ["eagletui", "make_config", "runs"]

@@ -27,7 +27,7 @@ from eagletui.ledger.writer import LedgerWriter
 from eagletui.ledger.writer_extract import ExtractorWriter
 from eagletui.rebuild import rebuild_run
 from eagletui.remake import Spool
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 from eagletui.tokens.load import load_tokenizer
 from tests.cli.conftest import Command, eagletui, runs
 from tests.engine.run_folder import until

@@ -19,7 +19,7 @@ from eagletui.providers.base import ChatRequest, Sampling
 from eagletui.providers.openai_compatible import OpenAiCompatible
 from eagletui.providers.openrouter import OpenRouter
 from eagletui.run_ids import RunIds
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 from eagletui.tokens.formats import asked_kwargs, asked_thinking, list_formats, load_format
 from eagletui.tokens.load import load_tokenizer
 from eagletui.tokens.prompt import render_text

@@ -12,7 +12,7 @@ from eagletui.core.text import clean_line
 from eagletui.core.verdicts import WORDS, Basis
 from eagletui.ledger.verdict_basis import read_basis
 from eagletui.ledger.writer import LedgerWriter
-from eagletui.runs import find
+from eagletui.runs.find import find
 
 
 def accept(

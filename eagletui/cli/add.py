@@ -7,7 +7,9 @@ import typer
 
 from eagletui.cli.output import counted, print_json, say
 from eagletui.core.errors import RunError
-from eagletui.runs import find, is_alive, refuse_merged
+from eagletui.runs.find import find
+from eagletui.runs.merged import refuse_merged
+from eagletui.runs.workers import is_alive
 
 
 def add(

@@ -156,7 +156,7 @@ def _run(args: list[str]) -> int:
 def _open(run: str | None) -> int:
     """Open the app without options; the parser would cost a fifth of the time to the first screen."""
     from eagletui.cli.opening import show
-    from eagletui.runs import find
+    from eagletui.runs.find import find
 
     def opened() -> int:
         return show(None if run is None else find(run))

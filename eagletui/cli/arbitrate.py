@@ -10,7 +10,8 @@ from eagletui.cli.output import counted, print_json, print_pairs, print_table, s
 from eagletui.cli.steps import steps
 from eagletui.core.errors import InputError
 from eagletui.core.text import clean_line
-from eagletui.runs import RunFolder, find
+from eagletui.runs.find import find
+from eagletui.runs.folder import RunFolder
 
 REFUSED: Final = 1
 

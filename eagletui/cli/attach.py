@@ -7,7 +7,8 @@ import typer
 
 from eagletui.cli.opening import show
 from eagletui.core.errors import InputError
-from eagletui.runs import RunFolder, find
+from eagletui.runs.find import find
+from eagletui.runs.folder import RunFolder
 
 WEB_PORT: Final = 8_751
 

@@ -19,8 +19,10 @@ from eagletui.core.vocabulary import pack_vocabulary
 from eagletui.ingest import Census, canaries_of, ingest, take_census
 from eagletui.ledger.locks import RoleLock, is_locked
 from eagletui.ledger.writer import LedgerWriter, create_ledger
-from eagletui.runs import RunFolder, find, publish, restore, runs_root, staged, write_config_file
-from eagletui.runs import replace as replace_run
+from eagletui.runs.find import find
+from eagletui.runs.folder import RunFolder, runs_root, write_config_file
+from eagletui.runs.making import publish, restore, staged
+from eagletui.runs.making import replace as replace_run
 from eagletui.tokens.formats import load_format
 
 if TYPE_CHECKING:

@@ -17,7 +17,9 @@ from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import Verb
 from eagletui.ledger.without_engine import Applied, apply_without_engine, unknown_endpoint
 from eagletui.prompts.fields import one_of
-from eagletui.runs import RunFolder, find, is_alive, job_at_work
+from eagletui.runs.find import find
+from eagletui.runs.folder import RunFolder
+from eagletui.runs.workers import is_alive, job_at_work
 
 APPLY_TIMEOUT_S: Final = 10.0
 VERBS: Final[tuple[Verb, ...]] = get_args(Verb)

@@ -21,7 +21,7 @@ from eagletui.core.lifecycle import FINISHED_RUNS
 from eagletui.export.jsonl import DATA_FILE, export_jsonl
 from eagletui.ledger.filters import SampleFilter
 from eagletui.ledger.reader import LedgerReader
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 
 NEEDED: Final = ("torch", "transformers", "safetensors", "accelerate", "gguf", "xxhash", "xllamacpp")
 SIGNALLED: Final = 128

@@ -44,7 +44,7 @@ def examine() -> list[Check]:
     import resource
 
     from eagletui.cli import surroundings
-    from eagletui.runs import runs_root
+    from eagletui.runs.folder import runs_root
 
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     system = f"eagletui {__version__}, Python {platform.python_version()}, {platform.system()} {platform.release()}"

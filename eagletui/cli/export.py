@@ -15,7 +15,7 @@ from eagletui.core.loaders import LoaderRule
 from eagletui.core.row_order import split_text
 from eagletui.core.text import clean_line
 from eagletui.export.rows import ALSO_POSSIBLE
-from eagletui.runs import find
+from eagletui.runs.find import find
 
 if TYPE_CHECKING:
     from eagletui.export.trainer_export import TrainerExport

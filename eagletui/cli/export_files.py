@@ -23,7 +23,8 @@ from eagletui.export.rows import Census
 from eagletui.export.selection import read_selection
 from eagletui.export.token_file import Exported, census_object
 from eagletui.ledger.reader import LedgerReader
-from eagletui.runs import RunFolder, find
+from eagletui.runs.find import find
+from eagletui.runs.folder import RunFolder
 
 if TYPE_CHECKING:
     from eagletui.export.trainer_target import ExportTarget

@@ -17,7 +17,8 @@ from eagletui.core.text import clean_line
 from eagletui.ledger.locks import RoleLock
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer_extract import ExtractorWriter
-from eagletui.runs import RunFolder, find
+from eagletui.runs.find import find
+from eagletui.runs.folder import RunFolder
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar

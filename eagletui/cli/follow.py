@@ -20,7 +20,8 @@ from eagletui.core.text import clean_line
 from eagletui.ledger.locks import is_locked
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.snapshot import Snapshot
-from eagletui.runs import RunFolder, is_alive
+from eagletui.runs.folder import RunFolder
+from eagletui.runs.workers import is_alive
 
 POLL_S: Final = 0.1
 LINE_EVERY_S: Final = 5.0

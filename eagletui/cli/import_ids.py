@@ -7,7 +7,8 @@ import typer
 
 from eagletui.cli.output import counted, print_json, say
 from eagletui.ledger.locks import RoleLock
-from eagletui.runs import find, refuse_merged
+from eagletui.runs.find import find
+from eagletui.runs.merged import refuse_merged
 
 
 def import_(

@@ -18,7 +18,8 @@ from eagletui.core.vocabulary import Vocabulary, unpack_vocabulary
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_samples import SampleDetail, StoredTokens
 from eagletui.ledger.rows import OpinionRow
-from eagletui.runs import RunFolder, find
+from eagletui.runs.find import find
+from eagletui.runs.folder import RunFolder
 from eagletui.tokens.formats import AUTO, load_format
 from eagletui.tokens.profiles import UNTOUCHED
 

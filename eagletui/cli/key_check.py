@@ -11,7 +11,7 @@ from eagletui.core.key_preflight import KeyFacts, Preflight, RunNeeds, inspect_k
 from eagletui.core.money import usd_to_pico
 from eagletui.core.reasoning_rule import inspect_reasoning
 from eagletui.providers.base import ProviderFailure
-from eagletui.runs import RunFolder, runs_root
+from eagletui.runs.folder import RunFolder, runs_root
 
 if TYPE_CHECKING:
     from eagletui.providers.base import Provider

@@ -9,7 +9,8 @@ from eagletui.cli.standing import has_engine, standing
 from eagletui.core.errors import LedgerError
 from eagletui.core.money import format_usd, limit_text, pico_to_usd_string, usd_to_pico
 from eagletui.ledger.reader import LedgerReader
-from eagletui.runs import RunFolder, list_runs, runs_root
+from eagletui.runs.find import list_runs
+from eagletui.runs.folder import RunFolder, runs_root
 
 
 def ls(json_: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> int:

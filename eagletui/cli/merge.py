@@ -11,7 +11,7 @@ from eagletui.config import RUN_NAME
 from eagletui.core.errors import InputError
 from eagletui.core.money import format_usd, pico_to_usd_string
 from eagletui.core.text import clean_line
-from eagletui.runs import find
+from eagletui.runs.find import find
 
 if TYPE_CHECKING:
     from eagletui.merge import Merged

@@ -12,7 +12,7 @@ from eagletui.config import RunConfig
 from eagletui.core.errors import InputError
 from eagletui.core.notices import Look, Notice
 from eagletui.notify.sending import Sent, send, webhook_url
-from eagletui.runs import list_runs
+from eagletui.runs.find import list_runs
 
 NOT_SENT = 1
 

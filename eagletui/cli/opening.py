@@ -7,7 +7,8 @@ import sys
 from eagletui.cli.standing import standing
 from eagletui.core.errors import EagleError, InputError
 from eagletui.ledger.reader import LedgerReader
-from eagletui.runs import RunFolder, is_alive
+from eagletui.runs.folder import RunFolder
+from eagletui.runs.workers import is_alive
 
 
 def show(

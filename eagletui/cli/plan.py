@@ -17,7 +17,7 @@ from eagletui.core.key_preflight import Preflight, RunNeeds, fee_note
 from eagletui.core.money import PICO, Price, format_usd, limit_text, pico_to_usd_string
 from eagletui.core.text import clean_block
 from eagletui.providers.base import ProviderFailure
-from eagletui.runs import RunFolder, runs_root
+from eagletui.runs.folder import RunFolder, runs_root
 
 if TYPE_CHECKING:
     from eagletui.core.forecast import Range

@@ -17,7 +17,7 @@ from eagletui.core.text import clean_line
 from eagletui.ledger.filters import SampleFilter
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import AttemptRow, SampleRow
-from eagletui.runs import RunFolder, runs_root
+from eagletui.runs.folder import RunFolder, runs_root
 
 if TYPE_CHECKING:
     from eagletui.rebuild import Rebuild

@@ -11,7 +11,7 @@ from eagletui.cli.steps import steps
 from eagletui.core.fidelity import EVIDENCE, USABILITY
 from eagletui.core.text import clean_line
 from eagletui.ledger.reader import LedgerReader
-from eagletui.runs import find
+from eagletui.runs.find import find
 
 if TYPE_CHECKING:
     from eagletui.rebuild import Rebuild

@@ -12,7 +12,7 @@ from eagletui.cli.standing import standing_line
 from eagletui.core.errors import InputError
 from eagletui.core.text import clean_line
 from eagletui.export.replacement import Replacement
-from eagletui.runs import find
+from eagletui.runs.find import find
 
 _HEAD_BYTES: Final = 2_048
 

@@ -24,7 +24,10 @@ from eagletui.core.text import clean_line
 from eagletui.ingest import Census
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import Verb
-from eagletui.runs import BeingMadeError, RunFolder, await_made, job_at_work, refuse_merged
+from eagletui.runs.folder import RunFolder
+from eagletui.runs.making import BeingMadeError, await_made
+from eagletui.runs.merged import refuse_merged
+from eagletui.runs.workers import job_at_work
 
 
 def run(

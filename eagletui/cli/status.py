@@ -16,7 +16,7 @@ from eagletui.core.money import format_usd, limit_text, pico_to_usd_string
 from eagletui.core.text import clean_line
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.snapshot import Snapshot
-from eagletui.runs import find
+from eagletui.runs.find import find
 
 WATCH_S = 1.0
 

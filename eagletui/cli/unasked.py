@@ -9,7 +9,9 @@ from eagletui.core.lifecycle import WorkerRole
 from eagletui.core.money import usd_to_pico
 from eagletui.ledger.locks import is_locked
 from eagletui.ledger.reader import LedgerReader
-from eagletui.runs import BeingMadeError, RunFolder, is_alive, runs_root
+from eagletui.runs.folder import RunFolder, runs_root
+from eagletui.runs.making import BeingMadeError
+from eagletui.runs.workers import is_alive
 
 _HELPERS: Final[tuple[WorkerRole, ...]] = ("provider", "watcher", "extractor")
 """Who may live while there is no engine yet: another command is just starting the run."""

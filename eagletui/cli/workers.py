@@ -9,7 +9,8 @@ from eagletui.core.lifecycle import FINISHED_RUNS
 from eagletui.ledger import commands
 from eagletui.ledger.locks import is_locked
 from eagletui.ledger.reader import LedgerReader
-from eagletui.runs import RunFolder, SpawnRole, is_alive, spawn, wait_ready
+from eagletui.runs.folder import RunFolder
+from eagletui.runs.workers import SpawnRole, is_alive, spawn, wait_ready
 
 PROVIDER_READY_S = 60.0
 ENGINE_READY_S = 60.0

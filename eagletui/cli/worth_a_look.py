@@ -7,7 +7,7 @@ from eagletui.core.text import clean_line
 from eagletui.ledger.filters import FAILED, SampleFilter
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import SampleRow
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 
 MOST: Final = 50
 """Of each kind; the samples screen lists them all."""

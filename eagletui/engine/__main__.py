@@ -17,7 +17,7 @@ from eagletui.core.errors import EagleError
 from eagletui.engine.open_files import raise_limit
 from eagletui.engine.start import serve
 from eagletui.ledger.locks import RoleLock
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 
 SWITCH_S: Final = 0.001
 """A thread that computes gives way so often, so that the loop and the ledger answer orders in time."""

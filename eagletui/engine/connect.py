@@ -13,7 +13,7 @@ from eagletui.providers.offer import Routing
 from eagletui.providers.openai_compatible import OpenAiCompatible
 from eagletui.providers.openrouter import BASE_URL, OpenRouter
 from eagletui.run_ids import router_fields, router_kwargs, template_kwargs
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 from eagletui.tokens.formats import load_format
 
 EMBEDDED_KEY: Final = "embedded"

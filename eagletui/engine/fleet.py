@@ -20,7 +20,7 @@ from eagletui.engine.spool import Kept, read_segment, segments
 from eagletui.engine.taking import Order, Received, Taken, Taker
 from eagletui.ledger.locks import is_locked, lock_file, read_holder
 from eagletui.providers.base import OnHeaders, ProviderFailure
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 
 log = logging.getLogger("eagletui.engine")
 

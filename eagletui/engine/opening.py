@@ -9,7 +9,7 @@ from eagletui.core.findings import Finding
 from eagletui.engine.answers import AnswerDesk
 from eagletui.ledger.reader import LedgerReader
 from eagletui.run_ids import RunIds, chosen_profiles
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 from eagletui.tokens.formats import load_format
 from eagletui.tokens.judge import fit_findings
 from eagletui.tokens.load import load_tokenizer

@@ -32,7 +32,7 @@ from eagletui.engine.spool import Spool
 from eagletui.engine.taking import NEVER_BEGUN, Order, Taken, Taker
 from eagletui.ledger.locks import RoleLock
 from eagletui.providers.base import ProviderFailure
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 
 log = logging.getLogger("eagletui.engine")
 

@@ -18,7 +18,7 @@ from eagletui.engine.settle import Settler
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.private_file import replace_private
 from eagletui.providers.base import KeyStatus, Provider
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from eagletui.engine.settle import Settler
 from eagletui.ledger.rows import LimitedBy
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.providers.base import Provider, ProviderFailure
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 
 BEAT_S: Final = 1.0
 DISK_FLOOR_BYTES: Final = 200 * 2**20

@@ -28,7 +28,8 @@ from eagletui.ledger.rows import RunRow
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.mirror import MirrorThread
 from eagletui.providers.base import Provider, ProviderFailure
-from eagletui.runs import RunFolder, refuse_merged
+from eagletui.runs.folder import RunFolder
+from eagletui.runs.merged import refuse_merged
 
 log = logging.getLogger("eagletui.engine")
 

@@ -33,7 +33,7 @@ from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_counts import CountsReader
 from eagletui.ledger.rows import FindingRow, RunRow
 from eagletui.providers.base import Provider
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 
 
 class Alarm:

@@ -13,7 +13,7 @@ import msgspec
 from eagletui.export.rows import TrainingRow
 from eagletui.export.selection import Selection
 from eagletui.export.token_file import CountedStream, Exported, export_tokens
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 
 FORMAT: Final = "eagletui-tokens-1"
 DATA_FILE: Final = "train.jsonl"

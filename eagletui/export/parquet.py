@@ -14,7 +14,7 @@ from eagletui.core.loss_mask import packed_mask
 from eagletui.export.rows import TrainingRow
 from eagletui.export.selection import Selection
 from eagletui.export.token_file import CountedStream, Exported, export_tokens
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 
 FORMAT: Final = "eagletui-parquet-1"
 DATA_FILE: Final = "train.parquet"

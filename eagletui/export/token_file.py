@@ -17,7 +17,7 @@ from eagletui.export.replacement import Replacement, made
 from eagletui.export.rows import Census, TrainingRow, selected_rows, training_rows
 from eagletui.export.selection import Selection
 from eagletui.ledger.reader import LedgerReader
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 
 MANIFEST_FILE: Final = "manifest.json"
 

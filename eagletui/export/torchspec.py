@@ -29,7 +29,7 @@ from eagletui.export.torchspec_config import LayerOutputs, TrainedOn, write_conf
 from eagletui.export.trainer_target import target_if_known
 from eagletui.ledger.reader import LedgerReader
 from eagletui.models.checkpoint import Checkpoint, read_checkpoint
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 
 CACHE_DIR: Final = "cache"
 ENTRIES: Final = "tokenized_dataset"

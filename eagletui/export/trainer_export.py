@@ -56,7 +56,7 @@ from eagletui.extract.space import DiskSpace, size_text
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_features import FeaturesReader
 from eagletui.models.norm import load_norm
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 
 _IDS_BYTES: Final = 3 * 16
 """Of one token on disk while the rows are written: spooled, as Arrow, and as Arrow once more."""

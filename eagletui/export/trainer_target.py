@@ -11,7 +11,7 @@ from eagletui.extract.manifest import Manifest, find_manifest
 from eagletui.ledger.reader import LedgerReader
 from eagletui.models.checkpoint import Checkpoint, read_checkpoint
 from eagletui.models.identity import hash_model
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 
 
 @dataclass(frozen=True, slots=True)

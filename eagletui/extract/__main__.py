@@ -15,7 +15,7 @@ from eagletui.core.errors import EagleError
 from eagletui.ledger.locks import RoleLock
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer_extract import ExtractorWriter
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 
 
 def main(argv: list[str]) -> int:

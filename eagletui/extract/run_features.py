@@ -46,7 +46,7 @@ from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_features import CensusRow, FeaturesReader
 from eagletui.ledger.writer_extract import ExtractorWriter
 from eagletui.mirror import MirrorThread
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 
 if TYPE_CHECKING:
     from eagletui.extract.run_on_ray import Cluster

@@ -22,7 +22,7 @@ from eagletui.ledger.locks import RoleLock, is_locked
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.notify.sending import Sent, send
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 
 LOOK_S: Final = 1.0
 BEAT_EVERY: Final = 2

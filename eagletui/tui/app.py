@@ -19,7 +19,7 @@ from eagletui.core.errors import EagleError, LedgerError
 from eagletui.core.text import clean_line
 from eagletui.core.vocabulary import Vocabulary, unpack_vocabulary
 from eagletui.ledger.async_reader import AsyncReader
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 from eagletui.tui import background, orders
 from eagletui.tui.keymap import Keymap
 from eagletui.tui.keys import APP_KEYS, VIEW_KEYS, View, bindings

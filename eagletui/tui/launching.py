@@ -17,7 +17,8 @@ from eagletui.config import RunConfig, load_config, with_values
 from eagletui.config_toml import to_toml
 from eagletui.core.errors import ConfigError
 from eagletui.core.money import usd_to_pico
-from eagletui.runs import list_runs, runs_root
+from eagletui.runs.find import list_runs
+from eagletui.runs.folder import runs_root
 from eagletui.tui import figures
 from eagletui.tui.widgets.safe_text import Piece
 

@@ -13,7 +13,7 @@ from eagletui.core.lifecycle import FINISHED_RUNS
 from eagletui.ledger.async_reader import AsyncReader
 from eagletui.ledger.disk import network_kind
 from eagletui.ledger.rows import EventRow
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 from eagletui.tui.messages import RunRead, RunUnreadable
 from eagletui.tui.panels import spend_attention
 from eagletui.tui.run_view import EVENTS_KEPT, RunView

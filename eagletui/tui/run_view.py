@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from eagletui.ledger.reader import Attention
 from eagletui.ledger.rows import EventRow, TickRow
 from eagletui.ledger.snapshot import Snapshot
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 
 EVENTS_KEPT = 500
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from eagletui.ledger.async_reader import AsyncReader
 from eagletui.ledger.filters import SampleFilter
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 from eagletui.tui import figures
 from eagletui.tui.filter_line import preset_name, write_filter
 from eagletui.tui.program import Program

@@ -22,7 +22,7 @@ from eagletui.ledger.orders import NewPrompt
 from eagletui.ledger.rows import Verb
 from eagletui.ledger.snapshot import Snapshot
 from eagletui.ledger.writer import LedgerWriter
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 from tests.bench.job import Job, Outcome, new_run, prompts, provider, resident_bytes, run_engine
 from tests.engine.run_folder import until
 

@@ -20,7 +20,7 @@ from eagletui.embedded.data import replay_path, tokenizer_dir
 from eagletui.embedded.replay import Recording, load_recordings
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.snapshot import Snapshot
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 from eagletui.tokens.load import load_tokenizer
 from tests.bench.reconstruct import corpus
 from tests.engine.run_folder import EngineRun, make_run, until

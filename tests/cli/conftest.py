@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from eagletui.cli.app import main
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from eagletui.core.tokdiff import Span
 from eagletui.core.verdicts import Doubtful, basis
 from eagletui.ledger.locks import RoleLock
 from eagletui.ledger.reader import LedgerReader
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 from tests.cli.conftest import Command
 from tests.kept_run import answered_run, kept
 

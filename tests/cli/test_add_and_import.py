@@ -12,7 +12,7 @@ from eagletui.embedded.data import tokenizer_dir
 from eagletui.ingest import Census, add_to
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer_ingest import IngestWriter
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 from eagletui.tokens.load import load_tokenizer
 from tests.cli.conftest import Command, MakeConfig
 

@@ -6,7 +6,7 @@ from eagletui.cli.ctl import arguments
 from eagletui.core.errors import InputError
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer import LedgerWriter
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 from tests.cli.conftest import Command
 from tests.ledger.build import answered_sample, send
 

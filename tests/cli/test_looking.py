@@ -14,7 +14,7 @@ from eagletui.ledger.locks import RoleLock
 from eagletui.ledger.orders import Answered, Failed, Finished, TokensResult
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer import LedgerWriter
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 from eagletui.tui import standing
 from tests.cli.conftest import Command
 from tests.ledger.build import send

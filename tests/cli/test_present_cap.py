@@ -4,7 +4,7 @@ from decimal import Decimal
 
 from eagletui.cli.run import with_limits, with_present_cap
 from eagletui.config import load_config
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 from tests.cli.conftest import Command
 
 

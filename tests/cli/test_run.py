@@ -29,7 +29,9 @@ from eagletui.ledger.locks import RoleLock
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.snapshot import KEY_USAGE
 from eagletui.ledger.writer import LedgerWriter
-from eagletui.runs import BeingMadeError, RunFolder, SpawnRole, WorkerStatus, is_alive, spawn, workers
+from eagletui.runs.folder import RunFolder
+from eagletui.runs.making import BeingMadeError
+from eagletui.runs.workers import SpawnRole, WorkerStatus, is_alive, spawn, workers
 from tests.cli.conftest import Command, MakeConfig
 from tests.provider_fixture import ProviderHandle
 

@@ -24,7 +24,7 @@ from eagletui.ledger.orders import NewPrompt
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import AttemptRow, CommandRow, Verb
 from eagletui.ledger.writer import LedgerWriter
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 from tests import forked
 
 DEADLINE_S = 60.0

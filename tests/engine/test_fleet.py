@@ -9,7 +9,7 @@ from eagletui.engine.fleet import Fleet, Remote
 from eagletui.engine.spool import Spool, keep, segments
 from eagletui.engine.taking import Taker
 from eagletui.providers.base import Provider, RawReply
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 
 
 def fleet_of(path: Path) -> Fleet:

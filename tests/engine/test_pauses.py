@@ -21,7 +21,7 @@ from eagletui.engine.settle import Settler
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import RunRow
 from eagletui.providers.base import Provider
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 from tests.engine.parts import admissions_of
 from tests.ledger.build import make_ledger
 

@@ -14,7 +14,7 @@ from eagletui.engine.spool import Spool, keep
 from eagletui.ledger.orders import AdmitRequest
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.providers.base import KeyStatus, RawReply
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 from tests.engine.conftest import NewRun
 from tests.engine.parts import offer_of_maker
 from tests.engine.test_settle import HOLD_PICO, make_ledger, money

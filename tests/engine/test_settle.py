@@ -28,7 +28,7 @@ from eagletui.providers.base import Timeouts
 from eagletui.providers.offer import Routing
 from eagletui.providers.openai_compatible import OpenAiCompatible
 from eagletui.providers.openrouter import OpenRouter
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 from tests.providers.scripted_server import Exchange, ScriptedServer, scripted_server
 
 T = TypeVar("T")

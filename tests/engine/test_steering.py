@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from eagletui import runs
 from eagletui.ledger import commands
 from eagletui.ledger.filters import SampleFilter
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import CommandRow, Verb
 from eagletui.ledger.writer import LedgerWriter
+from eagletui.runs import workers
 from tests.engine.books import assert_books_agree, assert_every_sample_answered_once
 from tests.engine.conftest import NewRun
 from tests.engine.run_folder import EngineRun
@@ -169,9 +169,9 @@ def test_an_engine_started_as_the_app_does_says_when_it_is_ready(
 ) -> None:
     provider = start_provider(latency_s=0.3)
     run = new_run(provider.api_url, 6, max_in_flight=1)
-    pid = runs.spawn(run.folder, "engine", "--exit-when-paused")
-    runs.wait_ready(run.folder, "engine", pid=pid)
-    found = runs.is_alive(run.folder, "engine")
+    pid = workers.spawn(run.folder, "engine", "--exit-when-paused")
+    workers.wait_ready(run.folder, "engine", pid=pid)
+    found = workers.is_alive(run.folder, "engine")
     assert found is not None
     assert found.pid == pid
     with run.reader() as reader:
@@ -184,7 +184,7 @@ def test_an_engine_started_as_the_app_does_says_when_it_is_ready(
         "embedded/text",
     }
     run.order("pause")
-    run.until(lambda reader: runs.is_alive(run.folder, "engine") is None, "the engine ends")
+    run.until(lambda reader: workers.is_alive(run.folder, "engine") is None, "the engine ends")
     assert run.state() == ("paused", "user")
 
 

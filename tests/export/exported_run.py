@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from eagletui.cli.app import main
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 from tests.extract.small_run import Ids, answer_samples, create_run
 from tests.tiny_models import Kind, random_samples, save_tiny_model
 

@@ -13,7 +13,7 @@ from eagletui.export.held_out import validation_last
 from eagletui.export.jsonl import export_jsonl
 from eagletui.export.rows import TrainingRow
 from eagletui.export.selection import read_selection
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 from tests.extract.small_run import answer_samples, create_run
 from tests.tiny_models import save_tiny_model
 

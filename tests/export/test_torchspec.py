@@ -13,7 +13,7 @@ from eagletui.cli.app import main
 from eagletui.export.torchspec import TorchSpecConfig, cache_string
 from eagletui.export.torchspec_config import TrainedOn, write_config
 from eagletui.models.checkpoint import read_checkpoint
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 from tests.export.exported_run import command
 from tests.extract.small_run import answer_samples, create_run
 from tests.tiny_models import save_tiny_model

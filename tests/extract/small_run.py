@@ -8,7 +8,7 @@ from eagletui.config import RunConfig, to_json
 from eagletui.core.chat import Message, Prompt
 from eagletui.ledger.orders import AdmitRequest, Answered, Finished, NewPrompt, TokensResult
 from eagletui.ledger.writer import LedgerWriter, create_ledger
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 
 Ids = tuple[tuple[int, ...] | None, tuple[int, ...]]
 """Prompt ids, where known, and output ids."""

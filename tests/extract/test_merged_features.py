@@ -19,7 +19,7 @@ from eagletui.extract.verify import verify
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer_extract import ExtractorWriter
 from eagletui.merge import merge_runs
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 from tests.extract.small_run import answer_samples, create_run, finish_run
 from tests.tiny_models import Kind, random_samples
 

@@ -17,7 +17,7 @@ from eagletui.extract.shards import ShardReader
 from eagletui.extract.storage import open_storage
 from eagletui.extract.verify import verify
 from eagletui.ledger.reader import LedgerReader
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 from tests.extract.small_run import answer_samples, create_run, finish_run
 from tests.tiny_models import Kind, random_samples
 

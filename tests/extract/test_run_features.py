@@ -25,7 +25,8 @@ from eagletui.ledger.orders import TokensResult
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.ledger.writer_extract import ExtractorWriter
-from eagletui.runs import RunFolder, wait_ready
+from eagletui.runs.folder import RunFolder
+from eagletui.runs.workers import wait_ready
 from tests.extract.small_run import Ids, answer_samples, create_run, finish_run
 from tests.tiny_models import Kind, random_samples, streams_of_transformers
 

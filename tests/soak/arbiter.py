@@ -34,7 +34,7 @@ from eagletui.embedded.asks import Ask, AskMessage
 from eagletui.embedded.data import tokenizer_dir, weights_path
 from eagletui.embedded.llama import ModelBackend, start_model
 from eagletui.ledger.reader import LedgerReader
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 from eagletui.tokens.load import Tokenizer, load_tokenizer
 from tests.kept_run import kept
 from tests.text_run import Bought, buy_texts

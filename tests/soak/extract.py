@@ -38,7 +38,7 @@ from eagletui.extract.verify import verify
 from eagletui.ledger.locks import RoleLock
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer_extract import ExtractorWriter
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 from tests.extract.small_run import Ids, answer_samples, create_run, finish_run
 from tests.tiny_models import HIDDEN, random_samples, save_tiny_model
 

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 from tests.kept_run import answered_run, kept, run_of
 
 SOURCE: Final = 600

@@ -20,7 +20,7 @@ from eagletui.engine.answers import AnswerDesk
 from eagletui.engine.dispatch import Dispatcher
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.providers import transport
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 from tests.engine.run_folder import until
 from tests.soak.scenario import Crash
 

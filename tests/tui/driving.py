@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 from eagletui.cli.app import main
 from eagletui.core.lifecycle import WorkerRole
 from eagletui.ledger.locks import RoleLock
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 from eagletui.tui.app import EagleApp
 from eagletui.tui.keymap import Keymap
 from eagletui.tui.program import Program, Ran

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 from eagletui.tui.app import EagleApp
 from tests.tui.driving import NARROW, NEVER_S, WIDE, Screens, Size
 

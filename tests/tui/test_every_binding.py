@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 import pytest
 
-from eagletui.runs import list_runs
+from eagletui.runs.find import list_runs
 from eagletui.tui import orders
 from eagletui.tui.app import RUN_SCREENS, EagleApp
 from eagletui.tui.keys import APP_KEYS, VIEW_KEYS, Key, View

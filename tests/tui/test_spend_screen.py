@@ -11,7 +11,7 @@ from eagletui.ledger.orders import Failed, Finished
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_spend import SpendReader
 from eagletui.ledger.snapshot import RateFigures, Snapshot
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 from eagletui.tui import panels
 from eagletui.tui.billing_text import bill_lines, key_pieces
 from eagletui.tui.orders import consequence

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from eagletui.runs import RunFolder, workers
+from eagletui.runs.folder import RunFolder
+from eagletui.runs.workers import workers
 from tests.cli.conftest import CONFIG
 
 PROGRAM = "import sys; from eagletui.cli.app import main; main(sys.argv[1:])"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from eagletui.core.text import clean_line
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 from eagletui.tui.program import Ran
 from eagletui.tui.screens.compare import CompareScreen
 from eagletui.tui.screens.dialogs import ConfirmDialog

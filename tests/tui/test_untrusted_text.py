@@ -10,7 +10,7 @@ import pytest
 import eagletui.tui
 from eagletui.core.errors import LedgerError
 from eagletui.ledger.filters import SampleFilter
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 from eagletui.tui.messages import OrderDone, RunUnreadable
 from eagletui.tui.sample_order import SampleOrder
 from eagletui.tui.screens.samples import SamplesScreen

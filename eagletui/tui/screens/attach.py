@@ -12,7 +12,8 @@ from textual.containers import Container
 from eagletui.core.errors import EagleError
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.snapshot import Snapshot
-from eagletui.runs import RunFolder, list_runs, runs_root
+from eagletui.runs.find import list_runs
+from eagletui.runs.folder import RunFolder, runs_root
 from eagletui.tui import background, figures, panels, standing
 from eagletui.tui.keys import Key, View, bindings
 from eagletui.tui.screens.compare import CompareScreen

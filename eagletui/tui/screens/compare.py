@@ -11,7 +11,7 @@ from textual.containers import Container
 from eagletui.core.errors import EagleError
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.snapshot import Snapshot
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 from eagletui.tui import background
 from eagletui.tui.comparing import CompareRow, compare
 from eagletui.tui.keys import View, bindings

@@ -19,7 +19,7 @@ from textual.widgets import Input
 from eagletui.config import RunConfig
 from eagletui.core.errors import ConfigError, EagleError
 from eagletui.core.money import usd_to_pico
-from eagletui.runs import find
+from eagletui.runs.find import find
 from eagletui.tui import background, figures
 from eagletui.tui.keys import VIEW_KEYS, Key, View, bindings
 from eagletui.tui.launching import (

@@ -20,7 +20,7 @@ from eagletui.ledger.async_reader import AsyncReader
 from eagletui.ledger.filters import SampleFilter, Sort
 from eagletui.ledger.rows import SampleRow
 from eagletui.ledger.snapshot import Snapshot
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 from eagletui.tui import background, orders, standing
 from eagletui.tui.asking_again import Again, ask_ledger
 from eagletui.tui.filter_line import (

@@ -16,7 +16,7 @@ from eagletui.ledger.filters import SampleFilter
 from eagletui.ledger.rows import VerdictRow
 from eagletui.ledger.snapshot import DatasetFigures, Snapshot
 from eagletui.ledger.verdict_basis import read_basis
-from eagletui.runs import RunFolder
+from eagletui.runs.folder import RunFolder
 from eagletui.tui import background, figures
 from eagletui.tui.keys import VIEW_KEYS, Key, View, bindings
 from eagletui.tui.run_view import RunView

@@ -1,0 +1,30 @@
+"""Folders of runs."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from eagletui.core.errors import RunError
+from eagletui.runs.folder import create_folder
+
+
+def test_a_new_folder_is_private_and_holds_the_places_of_a_run(root: Path) -> None:
+    folder = create_folder("b3-magicoder")
+    assert folder.path == root / "b3-magicoder"
+    for place in (folder.path, folder.log_path("engine").parent, folder.features_dir, folder.provider_dir):
+        assert stat.S_IMODE(place.stat().st_mode) == 0o700
+    assert create_folder("b3-magicoder") == folder
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../a", "/etc", "-rf", "a\nb", "a\x1b[31m"])
+def test_a_name_that_is_no_plain_folder_name_is_refused(root: Path, name: str) -> None:
+    with pytest.raises(RunError, match="cannot name a run"):
+        create_folder(name)
+    assert not root.exists()
+
+
+def test_a_place_that_cannot_be_written_is_named(root: Path) -> None:
+    root.write_text("a file where the folder should be")
+    with pytest.raises(RunError, match=r"runs/a cannot be made: "):
+        create_folder("a")
