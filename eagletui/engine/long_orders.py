@@ -1,6 +1,6 @@
 """Carry out orders that concern many samples, slice by slice, so that the run and other orders go on meanwhile."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -50,10 +50,33 @@ _SHAPES: Final[dict[Verb, tuple[BulkVerb, type[msgspec.Struct]]]] = {
 
 
 @dataclass(slots=True)
-class LongOrders:
-    """Keeps the orders for many samples that are not done, and does one after another.
+class _Long:
+    """An order that is not done."""
 
-    Those about an endpoint come before retries, also before one that is half done: money is spent there meanwhile.
+    order: CommandRow
+    verb: BulkVerb
+    args: dict[str, Any] = field(default_factory=dict)
+    """Checked; empty where they are wrong."""
+    fault: str | None = None
+    """What is wrong with them."""
+    is_begun: bool = False
+    """By this engine."""
+    is_under_way: bool = False
+    """This engine has done a slice of it."""
+
+    @property
+    def about(self) -> str:
+        """What it waits for its turn with: its endpoint, or all retries."""
+        return str(self.args.get("endpoint", self.verb))
+
+
+@dataclass(slots=True)
+class LongOrders:
+    """Keeps the orders for many samples that are not done.
+
+    Those about an endpoint come before retries, also before one that is half done: money is spent there meanwhile. Each
+    waits for the earlier ones about its endpoint and for no others: several endpoints take turns, a slice each, and all
+    of them are closed before the first slice. Retries are done one after another.
     """
 
     reader: LedgerReader
@@ -61,10 +84,8 @@ class LongOrders:
     pace: Pace
     queue_moved: Callable[[], None]
     """Samples were queued."""
-    _open: dict[int, CommandRow] = field(default_factory=dict)
-    """By id, in the order they were given."""
-    _begun: int | None = None
-    """The one whose first slice this engine has done."""
+    _open: dict[int, _Long] = field(default_factory=dict)
+    """By id; the one whose last slice is longest ago first."""
 
     @property
     def is_busy(self) -> bool:
@@ -75,49 +96,70 @@ class LongOrders:
         """Take an order up, unless it is for others; tell whether it was. The same one may come again."""
         if order.verb not in _SHAPES:
             return False
-        self._open.setdefault(order.id, order)
+        if order.id not in self._open:
+            self._open[order.id] = _read(order)
         return True
 
     async def carry_on(self) -> tuple[CommandRow, Outcome] | None:
-        """Do the next slice of the order whose turn it is; return what came of the order once it is done."""
-        if not self._open:
+        """Begin what can be begun and do the next slice of the order whose turn it is; return one that is done then."""
+        turns = self._turns()
+        for long in turns:
+            outcome = await self._guarded(long, self._begin)
+            if outcome is not None:
+                return self._end(long, outcome)
+        if not turns:
             return None
-        # The first of those that are equal: each kind keeps its order.
-        order = min(self._open.values(), key=lambda order: order.verb == "retry")
-        try:
-            outcome = await self._slice(order)
-        except (LedgerError, ValueError) as error:
-            outcome = Outcome(False, f"{order.verb}: {clean_line(str(error), 300)}")
-        if outcome is None:
-            return None
-        del self._open[order.id]
-        return order, outcome
+        long = turns[0]
+        self._open[long.order.id] = self._open.pop(long.order.id)
+        outcome = await self._guarded(long, self._slice)
+        return None if outcome is None else self._end(long, outcome)
 
-    async def _slice(self, order: CommandRow) -> Outcome | None:
-        verb, shape = _SHAPES[order.verb]
+    def _turns(self) -> list[_Long]:
+        """Return the first order about each endpoint, or else the first retry."""
+        first: dict[str, int] = {}
+        for order_id in sorted(self._open):
+            first.setdefault(self._open[order_id].about, order_id)
+        turns = [long for order_id, long in self._open.items() if first[long.about] == order_id]
+        return [long for long in turns if long.verb != "retry"] or turns
+
+    def _end(self, long: _Long, outcome: Outcome) -> tuple[CommandRow, Outcome]:
+        del self._open[long.order.id]
+        return long.order, outcome
+
+    async def _guarded(self, long: _Long, act: Callable[[_Long], Awaitable[Outcome | None]]) -> Outcome | None:
         try:
-            args = msgspec.to_builtins(msgspec.json.decode(order.args_json or "{}", type=shape))
-        except (msgspec.DecodeError, RecursionError) as error:
-            return Outcome(False, f"{order.verb}: {clean_line(str(error), 200)}")
-        if self._begun != order.id:
-            refusal = await self._refusal(order, args.get("endpoint"))
-            if refusal is not None:
-                return Outcome(False, refusal)
-            if verb == "quarantine":  # nothing more is bought there from here on
-                self._close_lane(args["endpoint"], closed=True)
-        progress = await self.ledger.do(lambda writer: writer.carry_on(order.id, verb, args), urgent=True)
-        if self._begun != order.id and verb == "release":
+            return await act(long)
+        except (LedgerError, ValueError) as error:
+            return Outcome(False, f"{long.order.verb}: {clean_line(str(error), 300)}")
+
+    async def _begin(self, long: _Long) -> Outcome | None:
+        """Close the endpoint of a quarantine: nothing more is bought there from here on. Return a refusal."""
+        if long.is_begun:
+            return None
+        refusal = long.fault or await self._refusal(long)
+        if refusal is not None:
+            return Outcome(False, refusal)
+        if long.verb == "quarantine":
+            self._close_lane(long.args["endpoint"], closed=True)
+        long.is_begun = True
+        return None
+
+    async def _slice(self, long: _Long) -> Outcome | None:
+        verb, args = long.verb, long.args
+        progress = await self.ledger.do(lambda writer: writer.carry_on(long.order.id, verb, args), urgent=True)
+        if verb == "release" and not long.is_under_way:  # a check may close it again before the last slice
             self._close_lane(args["endpoint"], closed=False)
-        self._begun = order.id
+        long.is_under_way = True
         if verb == "retry":
             self.queue_moved()
         return await self._told(verb, args, progress) if progress.is_done else None
 
-    async def _refusal(self, order: CommandRow, endpoint: str | None) -> str | None:
+    async def _refusal(self, long: _Long) -> str | None:
         """Say why an order about an endpoint is not begun, or not taken up again; None where it is."""
+        endpoint = long.args.get("endpoint")
         if endpoint is None:
             return None
-        is_known, is_outdated = await self.ledger.do(partial(_look_at, order, endpoint), urgent=True)
+        is_known, is_outdated = await self.ledger.do(partial(_look_at, long.order, endpoint), urgent=True)
         if not is_known and endpoint not in self.pace.lanes:
             return unknown_endpoint(endpoint, list(self.pace.lanes))
         if is_outdated:
@@ -139,6 +181,14 @@ class LongOrders:
         """Stop asking an endpoint that is on offer, or ask it again."""
         if endpoint in self.pace.lanes:
             self.pace.lanes[endpoint].quarantined = closed
+
+
+def _read(order: CommandRow) -> _Long:
+    verb, shape = _SHAPES[order.verb]
+    try:
+        return _Long(order, verb, msgspec.to_builtins(msgspec.json.decode(order.args_json or "{}", type=shape)))
+    except (msgspec.DecodeError, RecursionError) as error:
+        return _Long(order, verb, fault=f"{order.verb}: {clean_line(str(error), 200)}")
 
 
 def _look_at(order: CommandRow, endpoint: str, writer: LedgerWriter) -> tuple[bool, bool]:

@@ -127,6 +127,28 @@ async def test_an_endpoint_is_closed_at_once_while_a_retry_is_half_done(path: Pa
     engine.close()
 
 
+async def test_a_quarantine_waits_for_no_other_endpoint(path: Path) -> None:
+    with LedgerWriter(path) as writer:
+        writer.upsert_endpoint("beta", "Beta")
+    engine = Engine(path)
+    long = commands.issue(path, "quarantine", {"endpoint": "alpha", "since": 0.0})
+    await engine.steering.poll()
+    short = commands.issue(path, "quarantine", {"endpoint": "beta", "since": 0.0})
+    back = commands.issue(path, "release", {"endpoint": "alpha"})
+    await engine.steering.poll()
+    assert engine.pace.lanes["beta"].quarantined, "closed before the next slice of any order"
+    await engine.steering.poll()
+    assert (result(path, long), result(path, back)) == (None, None)
+    assert "beta" in (result(path, short) or ""), "it has nothing to move and is done"
+    while result(path, back) is None:
+        assert engine.pace.lanes["alpha"].quarantined or result(path, long) is not None
+        await engine.steering.poll()
+    assert "7 samples of it set aside" in (result(path, long) or ""), "orders about one endpoint keep their order"
+    assert not engine.pace.lanes["alpha"].quarantined
+    assert not engine.steering.is_busy
+    engine.close()
+
+
 async def test_a_quarantine_that_was_left_half_done_does_not_undo_a_later_release(path: Path) -> None:
     first = Engine(path)
     aside = commands.issue(path, "quarantine", {"endpoint": "alpha", "since": 0.0})
