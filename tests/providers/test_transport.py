@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from eagletui.providers import transport as transport_module
+from eagletui.providers import receiving
 from eagletui.providers.base import ProviderFailure, RawReply, Timeouts
 from eagletui.providers.transport import HttpTransport
-from tests.providers.scripted_server import Act, Exchange, free_port, scripted_server
+from tests.providers.scripted_server import Exchange, free_port, scripted_server
 
 TIMEOUTS = Timeouts(connect_s=5.0, first_event_s=5.0, event_s=5.0, total_s=10.0)
 KEY = "sk-marker-7c1e"
@@ -201,18 +201,18 @@ async def test_a_body_that_breaks_its_own_framing_is_cut_and_may_have_been_bille
 
 
 async def test_events_that_gathered_before_the_connection_broke_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport_module, "GATHER_PART", 1e9)
+    monkeypatch.setattr(receiving, "GATHER_PART", 1e9)
     reported = asyncio.Event()
     paused = asyncio.Event()
-    take = transport_module.Receiver._take
+    take = receiving.Receiver._take
 
-    def noted(receiver: transport_module.Receiver, chunk: bytes) -> bool:
+    def noted(receiver: receiving.Receiver, chunk: bytes) -> bool:
         news = take(receiver, chunk)
         if receiver._body.count(b"data:") >= 2:
             paused.set()
         return news
 
-    monkeypatch.setattr(transport_module.Receiver, "_take", noted)
+    monkeypatch.setattr(receiving.Receiver, "_take", noted)
 
     async def act(exchange: Exchange) -> None:
         await exchange.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 5000\r\n\r\n")
@@ -388,123 +388,3 @@ async def test_a_web_page_with_status_200_is_a_failure_that_may_have_been_billed
         failure = await failure_of(server.base_url)
     assert (failure.kind, failure.void, failure.retryable) == ("not_json", False, True)
     assert "Just a moment" in failure.detail
-
-
-async def test_a_key_repeated_by_the_server_is_not_repeated_by_us() -> None:
-    async def act(exchange: Exchange) -> None:
-        assert f"authorization: bearer {KEY}" in exchange.head.lower()
-        await exchange.reply(401, f'{{"error":{{"message":"Bad key {KEY}","code":401}}}}'.encode())
-
-    async with scripted_server(act) as server:
-        failure = await failure_of(server.base_url)
-    assert (failure.kind, failure.pause) == ("unauthorized", "key_limit")
-    assert KEY not in failure.detail
-    assert KEY not in str(failure)
-    assert "[key]" in failure.detail
-
-
-async def test_a_key_as_short_as_a_word_goes_where_it_stands_as_a_key_and_stays_inside_words() -> None:
-    async def act(exchange: Exchange) -> None:
-        assert "authorization: bearer any" in exchange.head.lower()
-        words = (
-            "Too many requests with any key. Authorization: Bearer any; api_key='any', incorrect API key provided: any."
-        )
-        await exchange.reply(429, words.encode())
-
-    async with scripted_server(act) as server:
-        transport = HttpTransport(server.base_url, key="any", timeouts=TIMEOUTS, headers={})
-        with pytest.raises(ProviderFailure) as caught:
-            await transport.post("/chat", b"{}", stream=False, limit_bytes=LIMIT, on_headers=_ignore)
-        await transport.aclose()
-    assert caught.value.detail == (
-        "HTTP 429: Too many requests with any key. Authorization: Bearer [key]; api_key='[key]', "
-        "incorrect API key provided: [key]."
-    )
-
-
-LONG_KEY = "sk-or-v1-" + "0123456789abcdef" * 4
-
-
-async def _words_for(act: Act) -> str:
-    async with scripted_server(act) as server:
-        transport = HttpTransport(server.base_url, key=LONG_KEY, timeouts=TIMEOUTS, headers={})
-        try:
-            with pytest.raises(ProviderFailure) as caught:
-                await transport.post("/chat", b"{}", stream=True, limit_bytes=LIMIT, on_headers=_ignore)
-        finally:
-            await transport.aclose()
-    return caught.value.detail + repr(caught.value.args)
-
-
-async def _ignore(generation_id: str | None, status: int) -> None: ...
-
-
-@pytest.mark.parametrize(
-    ("status", "before", "media_type"),
-    [
-        (401, '{"error":{"message":"' + "Bad key. " * 29, "application/json"),
-        (401, "Bad key. " * 30, "text/plain"),
-        (200, "<html>" + "Busy. " * 15, "text/html"),
-    ],
-    ids=("an explanation", "plain text", "a web page"),
-)
-async def test_a_key_at_the_place_where_words_are_cut_leaves_no_part_of_it(
-    status: int, before: str, media_type: str
-) -> None:
-    after = '","code":401}}' if before.startswith("{") else ""
-
-    async def act(exchange: Exchange) -> None:
-        await exchange.reply(status, f"{before}{LONG_KEY}{after}".encode(), {"Content-Type": media_type})
-
-    words = await _words_for(act)
-    assert LONG_KEY[9:13] not in words
-    assert "[key]" in words
-
-
-async def test_another_key_is_sent_and_both_are_kept_out_of_words() -> None:
-    sent: list[str] = []
-
-    async def act(exchange: Exchange) -> None:
-        sent.extend(line for line in exchange.head.split("\r\n") if line.lower().startswith("authorization"))
-        await exchange.reply(401, f"{KEY} {LONG_KEY}".encode())
-
-    async with scripted_server(act) as server:
-        transport = HttpTransport(server.base_url, key=KEY, timeouts=TIMEOUTS, headers={})
-        try:
-            await transport.get("/key")
-            transport.use_key(LONG_KEY)
-            await transport.get("/key")
-            with pytest.raises(ProviderFailure, match=r"HTTP 401: \[key\] \[key\]$"):
-                await transport.post("/chat", b"{}", stream=False, limit_bytes=LIMIT, on_headers=_ignore)
-            transport.use_key("")
-            await transport.get("/key")
-        finally:
-            await transport.aclose()
-    assert [line.split("Bearer ")[1] for line in sent] == [KEY, LONG_KEY, LONG_KEY]
-
-
-@pytest.mark.parametrize("length", [20, 40, len(LONG_KEY) - 1])
-async def test_an_explanation_that_breaks_off_inside_the_key_leaves_no_part_of_it(length: int) -> None:
-    async def act(exchange: Exchange) -> None:
-        await exchange.send(b"HTTP/1.1 401 X\r\nContent-Length: 4000\r\n\r\nBad key " + LONG_KEY[:length].encode())
-        exchange.close()
-
-    words = await _words_for(act)
-    assert LONG_KEY[9:13] not in words
-    assert "was cut" in words
-
-
-async def test_a_reply_that_breaks_off_inside_the_key_keeps_no_part_of_it() -> None:
-    async def act(exchange: Exchange) -> None:
-        await exchange.open_stream()
-        await exchange.chunk(EVENT + b"data: " + LONG_KEY[:40].encode())
-        exchange.close()
-
-    async with scripted_server(act) as server:
-        transport = HttpTransport(server.base_url, key=LONG_KEY, timeouts=TIMEOUTS, headers={})
-        try:
-            raw = await transport.post("/chat", b"{}", stream=True, limit_bytes=LIMIT, on_headers=_ignore)
-        finally:
-            await transport.aclose()
-    assert raw.cut is not None
-    assert raw.body == EVENT + b"data: [key]"

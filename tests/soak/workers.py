@@ -19,7 +19,7 @@ from eagletui.engine.__main__ import main as run_engine
 from eagletui.engine.answers import AnswerDesk
 from eagletui.engine.dispatch import Dispatcher
 from eagletui.ledger.writer import LedgerWriter
-from eagletui.providers import transport
+from eagletui.providers import receiving
 from eagletui.runs.folder import RunFolder
 from tests.engine.run_folder import until
 from tests.soak.scenario import Crash
@@ -146,15 +146,15 @@ def _engine(args: list[str], log: Path, crash: Crash | None) -> None:
 
 def _witness_ids(file: Path) -> None:
     """Note every generation id whose body the engine begins to read: it has promised that those are on disk."""
-    receive = transport.Receiver.receive
+    receive = receiving.Receiver.receive
 
-    async def noted(self: transport.Receiver, limit_bytes: int) -> None:
+    async def noted(self: receiving.Receiver, limit_bytes: int) -> None:
         if self.generation_id is not None:
             with file.open("a", encoding="utf-8") as received:
                 received.write(f"{self.generation_id}\n")
         await receive(self, limit_bytes)
 
-    transport.Receiver.receive = noted  # type: ignore[method-assign]
+    receiving.Receiver.receive = noted  # type: ignore[method-assign]
 
 
 def _witness_replies(file: Path) -> None:
