@@ -16,7 +16,7 @@ from eagletui.core.money import Price
 from eagletui.core.text import clean_line
 from eagletui.providers.base import Endpoint, ProviderFailure
 from eagletui.providers.decoding import decode_as
-from eagletui.providers.reply_reader import count_of
+from eagletui.providers.fields import count_of
 from eagletui.providers.served import plain_name
 
 MAX_PRICE_USD: Final = 1

@@ -30,6 +30,7 @@ from eagletui.providers.base import (
 )
 from eagletui.providers.body import chat_body, encode, reply_limit_bytes
 from eagletui.providers.decoding import decode_as
+from eagletui.providers.fields import count_of, pico_of
 from eagletui.providers.offer import (
     EndpointsBody,
     Routing,
@@ -40,7 +41,6 @@ from eagletui.providers.offer import (
     unreadable,
     why_none,
 )
-from eagletui.providers.reply_reader import count_of, pico_of
 from eagletui.providers.served import stranger
 from eagletui.providers.transport import HttpReply, HttpTransport
 

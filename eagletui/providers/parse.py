@@ -13,9 +13,8 @@ import msgspec
 from eagletui.core.errors import ReplyError
 from eagletui.core.reply import LogprobEntry, Reply, Usage
 from eagletui.providers.decoding import UNDECODABLE, decode_json
-from eagletui.providers.reply_reader import (
+from eagletui.providers.fields import (
     JsonObject,
-    ReplyReader,
     count_of,
     ids_of,
     list_of,
@@ -25,6 +24,7 @@ from eagletui.providers.reply_reader import (
     shown,
     text_of,
 )
+from eagletui.providers.reply_reader import ReplyReader
 from eagletui.providers.usual_events import usual_choice
 
 _FLOAT_DECODER: Final = msgspec.json.Decoder()

@@ -15,10 +15,10 @@ from eagletui.core.money import usd_to_pico
 from eagletui.core.reply import Reply
 from eagletui.providers.base import Encoding, ProviderFailure, RawReply, Timeouts
 from eagletui.providers.errors import from_status
+from eagletui.providers.fields import MAX_COST_PICO, MAX_COUNT
 from eagletui.providers.offer import Routing
 from eagletui.providers.openrouter import OpenRouter
 from eagletui.providers.reading import read_reply
-from eagletui.providers.reply_reader import MAX_COST_PICO, MAX_COUNT
 from eagletui.providers.transport import HttpTransport
 from tests.providers.nasty import NASTY, to_json, variants
 from tests.providers.scripted_server import Exchange, scripted_server
