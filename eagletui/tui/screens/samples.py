@@ -1,12 +1,10 @@
 """Every sample: a virtual list over the ledger with a filter line, presets, marks and a preview."""
 
-import asyncio
 from array import array
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from time import monotonic
 from typing import ClassVar, Final, get_args
 
@@ -20,9 +18,7 @@ from eagletui.ledger.async_reader import AsyncReader
 from eagletui.ledger.filters import SampleFilter, Sort
 from eagletui.ledger.rows import SampleRow
 from eagletui.ledger.snapshot import Snapshot
-from eagletui.runs.folder import RunFolder
-from eagletui.tui import background, orders, standing
-from eagletui.tui.asking_again import Again, ask_ledger
+from eagletui.tui import background, standing
 from eagletui.tui.filter_line import (
     EXAMPLE,
     PRESETS,
@@ -35,13 +31,14 @@ from eagletui.tui.filter_line import (
 from eagletui.tui.keys import View, bindings
 from eagletui.tui.run_view import RunView
 from eagletui.tui.sample_columns import sample_columns
-from eagletui.tui.sample_export import Picked, export_folder, export_lines, export_samples
+from eagletui.tui.sample_export import Picked
 from eagletui.tui.sample_order import SampleOrder
+from eagletui.tui.sample_problems import SampleProblems
 from eagletui.tui.sample_search import Listed, listed_pieces, search
-from eagletui.tui.sample_text import preview_lines, row_line, row_lines, sample_document
-from eagletui.tui.screens.clip import copy_text, save_text
-from eagletui.tui.screens.dialogs import ConfirmDialog
+from eagletui.tui.sample_text import preview_lines, row_line, row_lines
+from eagletui.tui.screens.clip import copy_text
 from eagletui.tui.screens.frame import FramedScreen
+from eagletui.tui.screens.picked_samples import offer_export, offer_retry, save_sample
 from eagletui.tui.theme import glyphs_of, is_ascii
 from eagletui.tui.widgets.entry import Entry
 from eagletui.tui.widgets.ledger_table import PAGE_ROWS, LedgerTable
@@ -49,7 +46,6 @@ from eagletui.tui.widgets.safe_text import SafeText, name_panel, stacked, styled
 
 _PAINTED_EVERY_S: Final = 0.5
 """While a search goes on: its parts are faster than a line over SSH."""
-_PROBLEMS: Final = tuple(PRESETS[name] for name in ("mismatched", "drifting", "failed"))
 
 
 class SamplesScreen(FramedScreen):
@@ -62,7 +58,7 @@ class SamplesScreen(FramedScreen):
         super().__init__()
         self._wanted = SampleFilter()
         self._ids: Sequence[int] = ()
-        self._problems: set[int] | None = None
+        self._problems = SampleProblems()
         self._marked: dict[str, int] = {}
         """Row ids by sample key."""
         self._loaded_at_event = -1
@@ -128,7 +124,7 @@ class SamplesScreen(FramedScreen):
 
     async def _read_list(self, keep: int | None) -> None:
         """Show the first page at once, then everything; put the cursor back on the sample it was on."""
-        self._problems = None
+        self._problems.forget()
         wanted = self._wanted
         folder = self.eagle.folder
         assert folder is not None
@@ -357,54 +353,13 @@ class SamplesScreen(FramedScreen):
 
     def action_export(self) -> None:
         """Write the marked samples, or all of the filter, after saying how many and where."""
-        folder = self.eagle.folder
-        if folder is None or not self._ids:
-            self.say("There is no sample to export.")
-        elif self.eagle.read_only:
-            self.say(("Export: read-only", "$warning"))
-        else:
-            picked = Picked(tuple(sorted(self._marked)), self._wanted, len(self._ids))
-            out = export_folder(folder, self.eagle.clock())
-
-            def done(act: bool | None) -> None:
-                if act:
-                    self.say("Exporting ...")
-                    work = partial(self._export, folder, picked, out)
-                    background.start(self, "export samples", work, group="export", exclusive=False)
-
-            lines = export_lines(picked, out)
-            self.app.push_screen(ConfirmDialog("Export samples", lines, "Export", "Do not"), done)
-
-    async def _export(self, folder: RunFolder, picked: Picked, out: Path) -> None:
-        self.say(await export_samples(self.eagle.program, self.eagle.reader, folder, picked, out))
+        offer_export(self, Picked(tuple(sorted(self._marked)), self._wanted, len(self._ids)))
 
     def action_retry(self) -> None:
         """Queue failed, refused or set-aside samples again, after saying what that costs at most."""
         row = self.table.current
         ids = list(self._marked.values()) or ([row.id] if row is not None else [])
-        if self.eagle.read_only:
-            self.say(("Retry: read-only", "$warning"))
-        elif ids:
-            background.start(self, "look what to ask again", partial(self._retry, ids), group="retry")
-
-    async def _retry(self, ids: Sequence[int]) -> None:
-        rows = await self.eagle.reader.rows(ids)
-        again = Again.of(rows)
-        folder, view = self.eagle.folder, self.eagle.view
-        if not again.keys or folder is None or view is None:
-            which = f"{rows[0].sample_key} is {rows[0].state}" if len(rows) == 1 else f"none of {len(rows):,} marked is"
-            self.say((f"Retry: {which}; only failed, refused or set-aside samples are asked again", "$warning"))
-            return
-
-        def done(act: bool | None) -> None:
-            if act:
-                orders.give(self.eagle, ("retry", {"samples": again.keys}))
-                self.action_unmark()
-
-        asked = await asyncio.to_thread(ask_ledger, folder.ledger_path, again)
-        act, keep = ("Buy other answers", "Keep these answers") if again.set_aside else ("Ask again", "Leave them")
-        lines = again.lines(asked, view.snapshot.spend.books)
-        self.app.push_screen(ConfirmDialog("Ask again", lines, act, keep), done)
+        offer_retry(self, ids, self.action_unmark)
 
     def action_next_problem(self) -> None:
         """Go to the next sample with a mismatch, drift or failure."""
@@ -418,18 +373,13 @@ class SamplesScreen(FramedScreen):
         background.start(self, "find the next problem", partial(self._find_problem, by), group="problem")
 
     async def _find_problem(self, by: int) -> None:
-        if self._problems is None:
-            found: set[int] = set()
-            for problem in _PROBLEMS:
-                found |= set(await self.eagle.reader.sample_ids(problem))
-            self._problems = found
-        at = self.table.cursor + by
-        while 0 <= at < len(self._ids):
-            if self._ids[at] in self._problems:
-                self.table.move_to(at)
-                return
-            at += by
-        self.say("No problem further on." if self._problems else "No sample here has a mismatch, drift or a failure.")
+        found = await self._problems.step(self.eagle.reader, self._ids, self.table.cursor, by)
+        if found is not None:
+            self.table.move_to(found)
+        elif self._problems.are_there:
+            self.say("No problem further on.")
+        else:
+            self.say("No sample here has a mismatch, drift or a failure.")
 
     def action_copy(self) -> None:
         """Copy the sample's key and figures."""
@@ -441,13 +391,4 @@ class SamplesScreen(FramedScreen):
         """Save everything about the sample."""
         row = self.table.current
         if row is not None:
-            background.start(self, "save a sample", partial(self._save, row.sample_key), group="save", exclusive=False)
-
-    async def _save(self, key: str) -> None:
-        try:
-            detail = await self.eagle.reader.sample(key)
-        except LedgerError as error:
-            self.say((str(error), "$error"))
-            return
-        if detail is not None:
-            save_text(self, key, sample_document(detail))
+            save_sample(self, row.sample_key)
