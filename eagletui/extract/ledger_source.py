@@ -1,6 +1,7 @@
 """Take samples that wait for features out of a ledger."""
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -29,7 +30,11 @@ def describe_shard(ledger: Path, path: str) -> AcknowledgedShard:
 
 @dataclass(slots=True)
 class LedgerSource:
-    """Hands out each waiting sample once, while the engine goes on adding more."""
+    """Hands out each waiting sample once, while the engine goes on adding more.
+
+    One thread takes; another may give back what it has committed. What it gives back is looked up again only in pages
+    that are read afterwards: a page that was read before the commit still lists the sample as waiting.
+    """
 
     reader: LedgerReader
     without_prompt: set[int] = field(default_factory=set)
@@ -37,6 +42,9 @@ class LedgerSource:
     only: frozenset[int] | None = None
     """Samples that may be handed out; None: all."""
     _taken: set[int] = field(default_factory=set)
+    """Changed by the thread that takes alone."""
+    _given_back: deque[int] = field(default_factory=deque)
+    """Committed, and not removed from the set yet."""
     _seen_version: int | None = None
 
     def take(self, limit: int) -> list[IdsSample]:
@@ -44,10 +52,11 @@ class LedgerSource:
 
         Returns nothing without a look into the tables where nothing was committed since the last empty answer.
         """
+        came_back = self._take_back()
         version = self.reader.data_version()
-        if version == self._seen_version:
+        if version == self._seen_version and not came_back:
             return []
-        self._seen_version = version  # before the look: what is given back meanwhile asks for another one
+        self._seen_version = version
         found: list[IdsSample] = []
         for sample in self._waiting():
             if len(found) == limit:
@@ -57,18 +66,30 @@ class LedgerSource:
         self._taken.update(sample.sample_id for sample in found if sample.sample_id is not None)
         return found
 
-    def give_back(self, sample_ids: Iterator[int]) -> None:
-        """Let samples be handed out again where the ledger still lists them, as after a rebuild."""
-        self._taken.difference_update(sample_ids)
-        self._seen_version = None
+    def give_back(self, sample_ids: Iterable[int]) -> None:
+        """Let samples be handed out again where the ledger still lists them, as after a rebuild.
+
+        Any thread may call this, once the features of these samples are committed.
+        """
+        self._given_back.extend(sample_ids)
 
     def has_waiting(self) -> bool:
         """Tell whether any sample could be handed out now."""
+        if self._take_back():
+            self._seen_version = None
         return next(self._waiting(), None) is not None
 
     def is_finished(self) -> bool:
         """Tell whether the run is over, so that no sample comes any more."""
         return self.reader.run().state in FINISHED_RUNS
+
+    def _take_back(self) -> bool:
+        """Forget that samples were handed out which came back; False where none did. No page is being read."""
+        came_back = False
+        while self._given_back:
+            self._taken.discard(self._given_back.popleft())
+            came_back = True
+        return came_back
 
     def _waiting(self) -> Iterator[IdsSample]:
         after = 0
