@@ -37,7 +37,7 @@ from eagletui.extract.manifest import (
 from eagletui.extract.open_shard import ShardKind
 from eagletui.extract.preflight import Need, foresee, require_room
 from eagletui.extract.shard_writer import ShardWriter
-from eagletui.extract.shards import SealedShard, ShardReader, remove_orphans
+from eagletui.extract.shards import SealedShard, ShardReader, orphan_bytes, remove_orphans
 from eagletui.extract.space import DiskSpace
 from eagletui.ledger.locks import RoleLock
 
@@ -125,7 +125,7 @@ def extract_file(
     tokens = min(checked.rows, token_budget or checked.rows) - there
     foreseen = foresee(order, len(checked.lengths), max(0, tokens), there)
     if foreseen is not None and stream_ahead is None:
-        require_room(job.space, foreseen, _ELSEWHERE)
+        require_room(_room(job), foreseen, _ELSEWHERE)
     with closing(open_backend(order, watching.report, max(checked.lengths))) as backend:
         done = _extract(job, backend, order.stored(backend.facts))
     return replace(done, seconds=round(time.perf_counter() - began, 3))
@@ -154,7 +154,7 @@ def _extract(job: _Job, backend: Backend, stored: Stored) -> Extracted:
     capacity = rows_per_shard(job.shard_mib, facts.hidden_size, stored)
     at_once = rows if job.stream_ahead is None else min(rows, (job.stream_ahead + 1) * capacity)
     there = sum(shard.rows for shard in _listed_or_acknowledged(out))
-    require_room(job.space, Need(len(missing), at_once, facts.hidden_size, stored, there), _ELSEWHERE)
+    require_room(_room(job), Need(len(missing), at_once, facts.hidden_size, stored, there), _ELSEWHERE)
     backend.prepare(list(checked.samples(missing[: backend.window_samples])))
     watching.start(len(missing), rows)
     stream: Stream | None = None
@@ -216,6 +216,11 @@ def _extract(job: _Job, backend: Backend, stored: Stored) -> Extracted:
         seconds=0.0,
         rows_per_s=round(gatherer.progress.rows_per_s, 1),
     )
+
+
+def _room(job: _Job) -> DiskSpace:
+    """Count what an interrupted call left as free: it goes before the first shard grows."""
+    return replace(job.space, removable_bytes=orphan_bytes(job.out, (shard.path for shard in read_shard_list(job.out))))
 
 
 def _listed(out: Path, manifest: Manifest) -> tuple[ListedShard, ...]:

@@ -37,7 +37,7 @@ from eagletui.extract.open_shard import ShardKind
 from eagletui.extract.preflight import Need, foresee, require_room, short_of, warn_of_other_weights
 from eagletui.extract.run_folder import agree_with_ledger, describe_run
 from eagletui.extract.shard_writer import ShardWriter
-from eagletui.extract.shards import IdsSample, SealedShard
+from eagletui.extract.shards import IdsSample, SealedShard, orphan_bytes
 from eagletui.extract.space import DiskSpace
 from eagletui.extract.storage import FolderStorage, Storage, open_storage
 from eagletui.ledger.locks import is_locked
@@ -125,7 +125,7 @@ class RunExtractor:
             if self._needs_all_room(config):
                 foreseen = foresee(order, *count(self._census(), self.source.only))
                 if foreseen is not None:
-                    require_room(self._disk, foreseen, _ELSEWHERE)
+                    require_room(self._room(), foreseen, _ELSEWHERE)
             if order.engine == "ray":
                 try:
                     from eagletui.extract.run_on_ray import open_cluster
@@ -165,12 +165,12 @@ class RunExtractor:
         samples, tokens, present = count(self._census(), self.source.only)
         need = Need(samples, tokens, facts.hidden_size, stored, present)
         if self._needs_all_room(config):
-            require_room(self._disk, need, _ELSEWHERE)
+            require_room(self._room(), need, _ELSEWHERE)
             self._expected_rows = tokens
         elif (ahead := self._ahead(config)) is not None:
             rows = min(tokens, (ahead + 1) * rows_per_shard(config.extract.shard_mib, facts.hidden_size, stored))
-            require_room(self._disk, replace(need, tokens=rows), "or let --stream-ahead be smaller")
-        elif said := short_of(self._disk, need, self.reader.snapshot(), config.sampling.max_tokens):
+            require_room(self._room(), replace(need, tokens=rows), "or let --stream-ahead be smaller")
+        elif said := short_of(self._room(), need, self.reader.snapshot(), config.sampling.max_tokens):
             self.report("warn", "disk_short", said)
         self._manifest = agree_with_ledger(
             self.folder.features_dir,
@@ -287,6 +287,11 @@ class RunExtractor:
     def _ahead(self, config: RunConfig) -> int | None:
         """Return how many sealed shards may wait for a trainer; None where features are kept."""
         return self.choices.stream_ahead or config.extract.stream_ahead
+
+    def _room(self) -> DiskSpace:
+        """Count what an interrupted extractor left as free: it goes before the first shard grows."""
+        known = (shard.path for shard in self.reader.shards())
+        return replace(self._disk, removable_bytes=orphan_bytes(self.folder.features_dir, known))
 
     def _needs_all_room(self, config: RunConfig) -> bool:
         return not self._grows(config) and self._ahead(config) is None

@@ -89,7 +89,8 @@ class ShardFile:
             shard: as of `complete`.
 
         Raises:
-            OSError, RunError: the disk is broken; nothing is left under the final name.
+            OSError, RunError: the disk is broken; nothing is left under the final name, unless the disk keeps even
+                that from being removed.
         """
         self._flush()
         digest = hash_file(self._temporary)  # from memory, while the disk takes the last bytes
@@ -98,7 +99,12 @@ class ShardFile:
         os.fchmod(self._descriptor, 0o600)
         os.rename(self._temporary, self._final)
         self._close()
-        flush_folder(self._final.parent)
+        try:
+            flush_folder(self._final.parent)
+        except OSError:
+            with suppress(OSError):  # the next start removes a shard that nobody has committed
+                self._final.unlink()
+            raise
         placed = tuple(SealedSample(sample, position) for position, sample in enumerate(shard.samples))
         return SealedShard(self._path, placed, shard.rows, size, digest)
 

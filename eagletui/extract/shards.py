@@ -8,6 +8,7 @@ In fp8 there is `hidden_states_scales` float32 [N, 1, 1] too, and the metadata's
 import json
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -27,6 +28,9 @@ MARK: Final = ".ack"
 """Behind a shard's name: the empty file by which a trainer says that it has read the shard."""
 
 _CHUNK_BYTES: Final = 4 * 1024 * 1024
+_BLOCK_BYTES: Final = 512
+"""What `st_blocks` counts in, on every file system."""
+
 STORED_NAMES: Final[dict[Stored, str]] = {"float32": "F32", "bfloat16": "BF16", "float16": "F16", "fp8": "F8_E4M3"}
 """How safetensors calls the types that states lie in."""
 
@@ -115,8 +119,32 @@ def shard_files(folder: Path) -> dict[str, Path]:
     return {path: file for path, file in found.items() if shard_number(path) is not None}
 
 
+def find_orphans(folder: Path, known: Iterable[str]) -> tuple[str, ...]:
+    """List shards that no ledger row names, their marks and temporary files: nobody committed them.
+
+    Args:
+        folder: the features folder.
+        known: relative paths of the committed shards.
+    """
+    keep = set(known)
+    orphans = [path for path in shard_files(folder) if path not in keep]
+    orphans += [f"shards/{file.name}" for file in sorted((folder / "shards").glob("*.safetensors.tmp"))]
+    marks = (f"shards/{file.name}" for file in sorted((folder / "shards").glob(f"*.safetensors{MARK}")))
+    orphans += [mark for mark in marks if mark.removesuffix(MARK) not in keep]  # their numbers are given again
+    return tuple(orphans)
+
+
+def orphan_bytes(folder: Path, known: Iterable[str]) -> int:
+    """Count the bytes on the disk that `remove_orphans` gives back; 0 where there is no folder yet."""
+    total = 0
+    for path in find_orphans(folder, known):
+        with suppress(FileNotFoundError):  # a worker elsewhere may tidy up too
+            total += (folder / path).stat().st_blocks * _BLOCK_BYTES
+    return total
+
+
 def remove_orphans(folder: Path, known: Iterable[str]) -> tuple[str, ...]:
-    """Remove shards that no ledger row names, their marks and temporary files: a process died before it committed them.
+    """Remove what `find_orphans` lists.
 
     Args:
         folder: the features folder, whose extractor lock the caller holds.
@@ -125,16 +153,12 @@ def remove_orphans(folder: Path, known: Iterable[str]) -> tuple[str, ...]:
     Returns:
         the relative paths removed.
     """
-    keep = set(known)
-    orphans = [path for path in shard_files(folder) if path not in keep]
-    orphans += [f"shards/{file.name}" for file in sorted((folder / "shards").glob("*.safetensors.tmp"))]
-    marks = (f"shards/{file.name}" for file in sorted((folder / "shards").glob(f"*.safetensors{MARK}")))
-    orphans += [mark for mark in marks if mark.removesuffix(MARK) not in keep]  # their numbers are given again
+    orphans = find_orphans(folder, known)
     for path in orphans:
         (folder / path).unlink(missing_ok=True)  # a worker elsewhere may tidy up too
     if orphans:
         flush_folder(folder / "shards")
-    return tuple(orphans)
+    return orphans
 
 
 def _open(file: Path) -> Any:

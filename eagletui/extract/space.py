@@ -20,6 +20,8 @@ class DiskSpace:
     low_water_bytes: int = LOW_WATER_BYTES
     """Never used for features."""
     statvfs: Callable[[Path], os.statvfs_result] = os.statvfs
+    removable_bytes: int = 0
+    """Of files on that disk that go before anything is written."""
 
     @classmethod
     def below(cls, folder: Path) -> Self:
@@ -30,7 +32,7 @@ class DiskSpace:
     def free_bytes(self) -> int:
         """Return what features may still take; negative below the low-water mark."""
         status = self.statvfs(self.folder)
-        return status.f_bavail * status.f_frsize - self.low_water_bytes
+        return status.f_bavail * status.f_frsize + self.removable_bytes - self.low_water_bytes
 
 
 def size_text(size_bytes: int) -> str:

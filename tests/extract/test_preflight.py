@@ -21,6 +21,7 @@ from eagletui.ledger.reader_features import FeaturesReader
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.models.identity import stored_quantization
 from tests.extract.small_run import answer_samples, create_run, finish_run
+from tests.extract.small_shards import records, write_shard
 from tests.extract.test_file_run import _extract_ids, _write_ids
 from tests.extract.test_run_features import _events, _ids, _run_here, _stored
 from tests.tiny_models import Kind, random_samples
@@ -118,6 +119,39 @@ def test_a_run_that_has_features_is_offered_a_budget_above_them(tmp_path: Path, 
         _run_here(folder, Choices(follow=True, space=little))
     _run_here(folder, Choices(follow=True, token_budget=140))
     assert len(_stored(folder)) == 7
+
+
+def _left_by_a_crash(features: Path, space_bytes: int) -> DiskSpace:
+    """Leave a whole shard that nobody committed on a disk that has no room beside it."""
+    orphan = write_shard(features, records(5), number=7)
+    with (features / orphan.path).open("ab") as stream:
+        stream.write(bytes(space_bytes))
+
+    def statvfs(_folder: Path) -> SimpleNamespace:
+        used = sum(file.stat().st_blocks * 512 for file in features.rglob("*") if file.is_file())
+        return SimpleNamespace(f_bavail=space_bytes - used, f_frsize=1)
+
+    return DiskSpace(features, 0, statvfs)  # type: ignore[arg-type]
+
+
+def test_the_room_that_an_interrupted_extraction_left_taken_counts_as_free_and_its_shard_as_no_data(
+    tmp_path: Path, tiny_models: dict[Kind, Path]
+) -> None:
+    room = 300_000
+    folder = create_run(tmp_path / "run", tiny_models["llama"], when="after")
+    answer_samples(folder, _ids(*(20,) * 4))
+    finish_run(folder)
+    done = _run_here(folder, Choices(follow=True, space=_left_by_a_crash(folder.features_dir, room)))
+    assert done.progress.samples == 4
+    assert set(_stored(folder)) == {"s0", "s1", "s2", "s3"}
+    assert any("Removed shards/000007.safetensors" in message for _, message in _events(folder))
+
+    ids, out = _write_ids(tmp_path / "ids.jsonl", random_samples((20, 30))), tmp_path / "out"
+    _extract_ids(
+        _write_ids(tmp_path / "ids.jsonl", random_samples((20, 30))), tiny_models["llama"], out, token_budget=30
+    )
+    more = _extract_ids(ids, tiny_models["llama"], out, space=_left_by_a_crash(out, room))
+    assert (more.samples, more.rows, more.shards) == (2, 50, 2)
 
 
 def _metadata(out: Path, number: int) -> dict[str, str]:

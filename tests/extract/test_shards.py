@@ -13,7 +13,7 @@ from eagletui.core.errors import RunError
 from eagletui.core.features import STORED_BYTES, Stored
 from eagletui.extract import fp8
 from eagletui.extract.shard_file import ShardFile
-from eagletui.extract.shards import ShardReader, remove_orphans, shard_files
+from eagletui.extract.shards import ShardReader, orphan_bytes, remove_orphans, shard_files
 from eagletui.extract.space import size_text
 from tests.extract.small_shards import HIDDEN, KIND, kind_of, record, records, write_shard
 
@@ -95,6 +95,18 @@ def test_a_failed_flush_leaves_neither_a_shard_nor_a_temporary_file(
     assert list((tmp_path / "shards").iterdir()) == []
 
 
+def test_a_folder_whose_new_name_cannot_be_flushed_keeps_no_shard_that_nobody_will_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(folder: Path) -> None:
+        raise OSError(5, "Input/output error", str(folder))
+
+    monkeypatch.setattr("eagletui.extract.shard_file.flush_folder", broken)
+    with pytest.raises(OSError, match="Input/output error"):
+        write_shard(tmp_path, records(5))
+    assert list((tmp_path / "shards").iterdir()) == []
+
+
 def test_a_file_that_cannot_be_begun_is_not_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_args: object) -> None:
         raise OSError(28, "No space left on device")
@@ -120,10 +132,18 @@ def test_only_uncommitted_files_are_removed(tmp_path: Path) -> None:
         write_shard(tmp_path, records(2), number)
     (tmp_path / "shards" / "000003.safetensors.tmp").write_bytes(b"half")
     (tmp_path / "shards" / "notes.txt").write_text("mine")
-    removed = remove_orphans(tmp_path, ["shards/000000.safetensors", "shards/000002.safetensors"])
+    known = ["shards/000000.safetensors", "shards/000002.safetensors"]
+    before = _disk_bytes(tmp_path)
+    foreseen = orphan_bytes(tmp_path, known)
+    removed = remove_orphans(tmp_path, known)
+    assert before - _disk_bytes(tmp_path) == foreseen > 0
     assert removed == ("shards/000001.safetensors", "shards/000003.safetensors.tmp")
     assert list(shard_files(tmp_path)) == ["shards/000000.safetensors", "shards/000002.safetensors"]
     assert (tmp_path / "shards" / "notes.txt").exists()
+
+
+def _disk_bytes(folder: Path) -> int:
+    return sum(int(file.stat().st_blocks) * 512 for file in (folder / "shards").iterdir())
 
 
 def test_sizes_are_written_with_units() -> None:
