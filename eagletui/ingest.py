@@ -15,7 +15,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from eagletui.config import PromptsSection, RunConfig
+from eagletui.config.run_config import RunConfig
+from eagletui.config.sections import PromptsSection
 from eagletui.core.errors import InputError, Problem, PromptFileError
 from eagletui.core.fidelity import CANARIES
 from eagletui.core.run_parts import RunPart

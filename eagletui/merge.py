@@ -13,9 +13,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from eagletui.config import RunConfig, load_config, to_json
-from eagletui.config_changes import changed_fields
-from eagletui.config_toml import to_toml
+from eagletui.config.changes import changed_fields
+from eagletui.config.run_config import RunConfig, load_config, to_json
+from eagletui.config.toml import to_toml
 from eagletui.core.errors import InputError, RunError
 from eagletui.core.money import pico_to_usd_string
 from eagletui.core.run_parts import RunPart

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean, pvariance
 from typing import Final, NamedTuple
 
-from eagletui.config import RunConfig, load_config
+from eagletui.config.run_config import RunConfig, load_config
 from eagletui.core.errors import EagleError
 from eagletui.core.finish import Finish, PaceFacts, finish_time
 from eagletui.core.forecast import LEAST_ANSWERS, Forecast, Observed, Range, Share, forecast

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from eagletui.config import RunConfig
+from eagletui.config.run_config import RunConfig
 from eagletui.core.chat import until_turn
 from eagletui.core.features import Stored, folder_bytes
 from eagletui.core.forecast import Share

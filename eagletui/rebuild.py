@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from eagletui.config import RunConfig, load_config, to_json
-from eagletui.config_toml import to_toml
+from eagletui.config.run_config import RunConfig, load_config, to_json
+from eagletui.config.toml import to_toml
 from eagletui.core.drift import CAUSES, Cause, Verdict
 from eagletui.core.errors import InputError
 from eagletui.core.features import FAULTY_FEATURES

@@ -16,7 +16,7 @@ from typing import IO, Final, NamedTuple, Self, cast
 
 import msgspec
 
-from eagletui.config import RunConfig
+from eagletui.config.run_config import RunConfig
 from eagletui.core.drift import Cause
 from eagletui.core.errors import EagleError, RunError
 from eagletui.core.fidelity import Usability

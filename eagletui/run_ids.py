@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
-from eagletui.config import RunConfig
-from eagletui.config_sampling import SamplingSection
+from eagletui.config.run_config import RunConfig
+from eagletui.config.sampling import SamplingSection
 from eagletui.core.chat import Prompt
 from eagletui.core.errors import EagleError
 from eagletui.core.fidelity import CANARIES

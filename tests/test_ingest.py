@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eagletui.config import PromptsSection
+from eagletui.config.sections import PromptsSection
 from eagletui.core.chat import Message, Prompt
 from eagletui.core.errors import InputError, PromptFileError
 from eagletui.core.fidelity import CANARIES

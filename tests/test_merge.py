@@ -14,8 +14,8 @@ import pytest
 from eagletui.cli.app import main
 from eagletui.cli.create import create_run, take_up
 from eagletui.cli.run import with_options
-from eagletui.config import RunConfig, load_config, to_json
-from eagletui.config_toml import to_toml
+from eagletui.config.run_config import RunConfig, load_config, to_json
+from eagletui.config.toml import to_toml
 from eagletui.core.chat import Message, Prompt
 from eagletui.core.errors import InputError, LockedError, RunError
 from eagletui.core.money import PICO

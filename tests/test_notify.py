@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from eagletui.config import NotifySection, RunConfig, load_config, to_json
+from eagletui.config.run_config import RunConfig, load_config, to_json
+from eagletui.config.sections import NotifySection
 from eagletui.core.notices import Look, Notice
 from eagletui.ledger.locks import RoleLock
 from eagletui.ledger.reader import LedgerReader

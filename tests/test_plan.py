@@ -13,7 +13,7 @@ from eagletui.cli import key_check
 from eagletui.cli import plan as cli_plan
 from eagletui.cli.create import read_config
 from eagletui.cli.key_check import require_key
-from eagletui.config import load_config
+from eagletui.config.run_config import load_config
 from eagletui.core.errors import ConfigError
 from eagletui.core.money import FREE, Price, usd_to_pico
 from eagletui.embedded.data import tokenizer_dir

@@ -9,7 +9,7 @@ import pytest
 from eagletui.cli import probe as probing
 from eagletui.cli.create import read_config
 from eagletui.cli.probe import MAX_TOKENS, probe_config
-from eagletui.config_sampling import SamplingOverride
+from eagletui.config.sampling import SamplingOverride
 from eagletui.core.money import PICO
 from eagletui.ledger.reader import LedgerReader
 from eagletui.runs.folder import RunFolder

@@ -17,7 +17,7 @@ import pytest
 
 from eagletui import rebuild as rebuilding
 from eagletui import remake as remaking
-from eagletui.config import load_config
+from eagletui.config.run_config import load_config
 from eagletui.core.drift import STOP_NOT_BILLED
 from eagletui.core.errors import InputError, LockedError, RunError
 from eagletui.ledger.locks import RoleLock

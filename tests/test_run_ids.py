@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eagletui.config import RunConfig
+from eagletui.config.run_config import RunConfig
 from eagletui.core.chat import Message, Prompt, ToolCall
 from eagletui.core.errors import FormatError
 from eagletui.core.money import Price

@@ -23,7 +23,7 @@ def add(
     as it is, so the same file can be added again after it has grown.
     """
     from eagletui.cli.unasked import made_at
-    from eagletui.config import load_config
+    from eagletui.config.run_config import load_config
     from eagletui.ingest import add_to
     from eagletui.ledger.writer_ingest import IngestWriter
 

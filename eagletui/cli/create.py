@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from eagletui.cli.unasked import made_at, refuse_used
-from eagletui.config import RunConfig, load_config, to_json
-from eagletui.config_changes import changed_fields, may_change
-from eagletui.config_toml import to_toml
+from eagletui.config.changes import changed_fields, may_change
+from eagletui.config.run_config import RunConfig, load_config, to_json
+from eagletui.config.toml import to_toml
 from eagletui.core.errors import ConfigError, InputError, ModelError, RunError
 from eagletui.core.money import usd_to_pico
 from eagletui.core.run_parts import RunPart

@@ -15,7 +15,7 @@ from eagletui.cli.output import bytes_text, counted, on_terminal, print_pairs, s
 from eagletui.cli.run import prepare, with_options
 from eagletui.cli.status import dollars_text, drift_text, exact_text
 from eagletui.cli.workers import open_screens, work
-from eagletui.config import RunConfig
+from eagletui.config.run_config import RunConfig
 from eagletui.core.errors import ModelError
 from eagletui.core.lifecycle import FINISHED_RUNS
 from eagletui.export.jsonl import DATA_FILE, export_jsonl

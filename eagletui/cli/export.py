@@ -125,7 +125,7 @@ def export(
     loader would change, and the command line to train with.
     """
     if to is None:
-        from eagletui.config import load_config
+        from eagletui.config.run_config import load_config
 
         forms = load_config(find(run).config_path).export.to
         if out is not None and len(forms) > 1:

@@ -12,7 +12,7 @@ from typing import Final
 from eagletui.cli.output import counted, say
 from eagletui.cli.standing import way_out
 from eagletui.cli.status import evidence_text, waits_of
-from eagletui.config import RunConfig
+from eagletui.config.run_config import RunConfig
 from eagletui.core.errors import RunError
 from eagletui.core.lifecycle import FINISHED_RUNS, WorkerRole
 from eagletui.core.money import format_usd

@@ -22,7 +22,7 @@ def import_(
     sample that waits in the run, the conversation ("prompt", "messages" or "conversations", and "tools"). Every line is
     checked before the first is taken; samples that have an answer already keep it. No engine may be at work.
     """
-    from eagletui.config import load_config
+    from eagletui.config.run_config import load_config
     from eagletui.import_ids import import_file
     from eagletui.ledger.writer import LedgerWriter
     from eagletui.run_ids import RunIds

@@ -9,7 +9,7 @@ import typer
 
 from eagletui.cli.output import counted, print_json, print_pairs
 from eagletui.cli.worth_a_look import print_worth_a_look
-from eagletui.config import load_config
+from eagletui.config.run_config import load_config
 from eagletui.core.errors import InputError, RunError
 from eagletui.core.fidelity import PROVED
 from eagletui.core.money import format_usd, pico_to_usd_string, usd_to_pico

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from eagletui.cli.wrong_address import address_of, wrong_config
-from eagletui.config import RunConfig
+from eagletui.config.run_config import RunConfig
 from eagletui.core.errors import ConfigError
 from eagletui.core.key_preflight import KeyFacts, Preflight, RunNeeds, inspect_key
 from eagletui.core.money import usd_to_pico

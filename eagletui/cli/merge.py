@@ -7,7 +7,7 @@ import typer
 from eagletui.cli.output import counted, print_json, print_pairs, say, short_path
 from eagletui.cli.rebuild import rebuild_object
 from eagletui.cli.steps import steps
-from eagletui.config import RUN_NAME
+from eagletui.config.sections import RUN_NAME
 from eagletui.core.errors import InputError
 from eagletui.core.money import format_usd, pico_to_usd_string
 from eagletui.core.text import clean_line

@@ -8,7 +8,7 @@ import typer
 
 from eagletui.cli.create import read_config
 from eagletui.cli.output import print_json
-from eagletui.config import RunConfig
+from eagletui.config.run_config import RunConfig
 from eagletui.core.errors import InputError
 from eagletui.core.notices import Look, Notice
 from eagletui.notify.sending import Sent, send, webhook_url

@@ -11,7 +11,7 @@ from eagletui.cli.key_check import look_at_key, look_at_reasoning
 from eagletui.cli.output import bytes_text, counted, duration_text, print_json, print_pairs, print_table, say
 from eagletui.cli.run import with_options
 from eagletui.cli.wrong_address import unreached, wrong_config
-from eagletui.config import RunConfig
+from eagletui.config.run_config import RunConfig
 from eagletui.core.errors import ConfigError, EagleError
 from eagletui.core.key_preflight import Preflight, RunNeeds, fee_note
 from eagletui.core.money import PICO, Price, format_usd, limit_text, pico_to_usd_string

@@ -9,8 +9,8 @@ from eagletui.cli.follow import follow, interruptible
 from eagletui.cli.output import counted, print_pairs, print_table
 from eagletui.cli.run import prepare
 from eagletui.cli.workers import last_event, start_workers
-from eagletui.config import RunConfig
-from eagletui.config_sampling import SamplingOverride
+from eagletui.config.run_config import RunConfig
+from eagletui.config.sampling import SamplingOverride
 from eagletui.core.fidelity import EVIDENCE
 from eagletui.core.money import format_usd, pico_to_usd_string
 from eagletui.core.text import clean_line

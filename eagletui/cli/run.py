@@ -15,7 +15,8 @@ from eagletui.cli.lifetime import lifetime_checks
 from eagletui.cli.output import counted, on_terminal, say, short_path
 from eagletui.cli.unasked import to_make_anew
 from eagletui.cli.workers import open_screens, work
-from eagletui.config import RUN_NAME, RunConfig, load_config
+from eagletui.config.run_config import RunConfig, load_config
+from eagletui.config.sections import RUN_NAME
 from eagletui.core.errors import InputError, LockedError
 from eagletui.core.lifecycle import FINISHED_RUNS
 from eagletui.core.money import format_usd, pico_to_usd_string, usd_to_pico

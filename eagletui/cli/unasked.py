@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from eagletui.config import RunConfig, load_config
-from eagletui.config_changes import changed_fields, may_change
+from eagletui.config.changes import changed_fields, may_change
+from eagletui.config.run_config import RunConfig, load_config
 from eagletui.core.errors import LockedError, RunError
 from eagletui.core.lifecycle import WorkerRole
 from eagletui.core.money import usd_to_pico

@@ -3,7 +3,7 @@
 from eagletui.cli.follow import INTERRUPTED, Interrupts, end_helpers, follow, interruptible, pass_on
 from eagletui.cli.opening import show
 from eagletui.cli.output import say
-from eagletui.config import RunConfig
+from eagletui.config.run_config import RunConfig
 from eagletui.core.errors import EagleError, RunError
 from eagletui.core.lifecycle import FINISHED_RUNS
 from eagletui.ledger import commands

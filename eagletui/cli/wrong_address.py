@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from eagletui.config import RunConfig
+from eagletui.config.run_config import RunConfig
 from eagletui.core.errors import ConfigError
 from eagletui.core.text import clean_line
 from eagletui.providers.base import ProviderFailure

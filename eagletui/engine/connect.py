@@ -5,7 +5,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Final
 
-from eagletui.config import RunConfig
+from eagletui.config.run_config import RunConfig
 from eagletui.core.errors import RunError
 from eagletui.core.money import Price
 from eagletui.providers.base import Provider, Timeouts

@@ -8,7 +8,7 @@ from decimal import Decimal
 from functools import partial
 from typing import NamedTuple
 
-from eagletui.config import CheckSection
+from eagletui.config.sections import CheckSection
 from eagletui.core.drift import Cause, Verdict
 from eagletui.core.findings import Finding
 from eagletui.core.money import format_usd

@@ -4,7 +4,7 @@ import gc
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from eagletui.config import RunConfig
+from eagletui.config.run_config import RunConfig
 from eagletui.core.findings import Finding
 from eagletui.engine.answers import AnswerDesk
 from eagletui.ledger.reader import LedgerReader

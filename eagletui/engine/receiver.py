@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import uvloop
 
-from eagletui.config import load_config
+from eagletui.config.run_config import load_config
 from eagletui.core.drift import Verdict
 from eagletui.core.errors import EagleError
 from eagletui.engine import pipe

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from eagletui.config import RunConfig
+from eagletui.config.run_config import RunConfig
 from eagletui.core.errors import ConfigError, ProviderError
 from eagletui.core.money import format_usd
 from eagletui.engine.connect import connect

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Final, Literal, TypeVar
 
-from eagletui.config import RunConfig, load_config
+from eagletui.config.run_config import RunConfig, load_config
 from eagletui.core.errors import EagleError, LedgerError, ProviderError, RunError
 from eagletui.engine import market
 from eagletui.engine.answers import AnswerDesk

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from eagletui.config import CheckSection
+from eagletui.config.sections import CheckSection
 from eagletui.core.answer_traits import Traits
 from eagletui.core.content_findings import CONTENT_KINDS
 from eagletui.core.drift import LEAST_SAMPLES, NO_STREAMS, EndpointCounts, Split, Streams, Verdict, judge

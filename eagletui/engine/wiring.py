@@ -5,7 +5,7 @@ import time
 from array import array
 from collections.abc import Sequence
 
-from eagletui.config import RunConfig
+from eagletui.config.run_config import RunConfig
 from eagletui.core.findings import Finding
 from eagletui.engine.admission import Admissions
 from eagletui.engine.answers import AnswerDesk

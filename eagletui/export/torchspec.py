@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from eagletui.config import config_from_json
+from eagletui.config.run_config import config_from_json
 from eagletui.core.errors import RunError
 from eagletui.core.features import feature_layers
 from eagletui.core.loaders import TORCHSPEC_CACHE

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from eagletui.config import config_from_json
+from eagletui.config.run_config import config_from_json
 from eagletui.core.errors import InputError, ModelError, RunError
 from eagletui.core.features import feature_layers
 from eagletui.export.trainer_folder import TargetFacts

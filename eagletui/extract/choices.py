@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from eagletui.config import RunConfig
+from eagletui.config.run_config import RunConfig
 from eagletui.core.errors import ModelError
 from eagletui.core.reports import Report
 from eagletui.extract.computing import Engine

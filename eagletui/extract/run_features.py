@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
-from eagletui.config import RunConfig, config_from_json
+from eagletui.config.run_config import RunConfig, config_from_json
 from eagletui.core.context import USUAL_LENGTH
 from eagletui.core.errors import InputError, LedgerError, RunError
 from eagletui.core.features import Stored, row_bytes, rows_per_shard, shard_number

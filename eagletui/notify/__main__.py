@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from eagletui.config import RunConfig, config_from_json
+from eagletui.config.run_config import RunConfig, config_from_json
 from eagletui.core.errors import EagleError
 from eagletui.core.lifecycle import FINISHED_RUNS
 from eagletui.core.notices import Look, Notice, notices

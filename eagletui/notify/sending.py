@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
-from eagletui.config import NotifySection, RunConfig
+from eagletui.config.run_config import RunConfig
+from eagletui.config.sections import NotifySection
 from eagletui.core.money import pico_to_usd_string
 from eagletui.core.notices import Look, Notice
 from eagletui.core.text import clean_line

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import eagletui
-from eagletui.config import RunConfig, load_config, with_values
-from eagletui.config_toml import to_toml
+from eagletui.config.run_config import RunConfig, load_config, with_values
+from eagletui.config.toml import to_toml
 from eagletui.core.errors import ConfigError
 from eagletui.core.money import usd_to_pico
 from eagletui.runs.find import list_runs

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from eagletui.cli.create import create_run, read_config
-from eagletui.config import PromptsSection
+from eagletui.config.sections import PromptsSection
 from eagletui.embedded.data import tokenizer_dir
 from eagletui.ingest import Census, add_to
 from eagletui.ledger.reader import LedgerReader

@@ -3,7 +3,7 @@
 from decimal import Decimal
 
 from eagletui.cli.run import with_limits, with_present_cap
-from eagletui.config import load_config
+from eagletui.config.run_config import load_config
 from eagletui.runs.folder import RunFolder
 from tests.cli.conftest import Command
 

@@ -20,7 +20,8 @@ from eagletui.cli.follow import Interrupts
 from eagletui.cli.run import prepare, with_options
 from eagletui.cli.unasked import to_make_anew
 from eagletui.cli.workers import ensure
-from eagletui.config import PromptsSection, RunConfig
+from eagletui.config.run_config import RunConfig
+from eagletui.config.sections import PromptsSection
 from eagletui.core.errors import LockedError, RunError
 from eagletui.embedded.data import tokenizer_dir
 from eagletui.ingest import Census, ingest

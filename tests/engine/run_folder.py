@@ -11,8 +11,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from eagletui import config
-from eagletui.config_toml import to_toml
+from eagletui.config import run_config
+from eagletui.config.toml import to_toml
 from eagletui.core.chat import Message, Prompt
 from eagletui.core.money import usd_to_pico
 from eagletui.embedded.data import tokenizer_dir
@@ -168,13 +168,13 @@ def make_run(
     }
     for section, changes in sections.items():
         values[section] = {**values[section], **changes}
-    chosen = config.RunConfig.model_validate(values)
+    chosen = run_config.RunConfig.model_validate(values)
     folder.config_path.write_text(to_toml(chosen))
     folder.log_path("engine").touch(0o600)
     create_ledger(
         folder.ledger_path,
         name=path.name,
-        config_json=config.to_json(chosen),
+        config_json=run_config.to_json(chosen),
         model_id=chosen.model.id,
         format=chosen.model.format,
         stop_at_pico=usd_to_pico(chosen.spend.stop_at_usd),

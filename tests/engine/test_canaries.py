@@ -4,7 +4,7 @@ import asyncio
 import json
 from pathlib import Path
 
-from eagletui.config import PromptsSection
+from eagletui.config.sections import PromptsSection
 from eagletui.core.fidelity import CANARIES
 from eagletui.export.jsonl import export_jsonl
 from eagletui.export.rows import ALSO_POSSIBLE

@@ -5,7 +5,7 @@ from itertools import count
 
 import pytest
 
-from eagletui.config import CheckSection
+from eagletui.config.sections import CheckSection
 from eagletui.core.answer_traits import INDEX, TRAITS, traits_of
 from eagletui.engine.content_watch import ContentWatch
 from eagletui.engine.watch import BREACHES, CHECKED_KINDS, Watch

@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 
-from eagletui.config import RunConfig
+from eagletui.config.run_config import RunConfig
 from eagletui.core.chat import Message, Prompt
 from eagletui.core.drift import Verdict
 from eagletui.embedded.data import tokenizer_dir

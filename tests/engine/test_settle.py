@@ -12,7 +12,7 @@ from typing import TypeVar, cast
 
 import pytest
 
-from eagletui.config import BILL_WAITS_S
+from eagletui.config.sections import BILL_WAITS_S
 from eagletui.core.chat import Message, Prompt
 from eagletui.engine import rounds, settle
 from eagletui.engine.gates import Gates

@@ -4,7 +4,7 @@ import sqlite3
 from contextlib import closing
 from dataclasses import replace
 
-from eagletui.config import CheckSection
+from eagletui.config.sections import CheckSection
 from eagletui.core.drift import STOP_NOT_BILLED
 from eagletui.core.fidelity import Evidence
 from eagletui.core.reply import Reply, Usage

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from eagletui.config import RunConfig, to_json
+from eagletui.config.run_config import RunConfig, to_json
 from eagletui.core.chat import Message, Prompt
 from eagletui.ledger.orders import AdmitRequest, Answered, Finished, NewPrompt, TokensResult
 from eagletui.ledger.writer import LedgerWriter, create_ledger

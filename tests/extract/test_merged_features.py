@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from eagletui.config import config_from_json
-from eagletui.config_toml import to_toml
+from eagletui.config.run_config import config_from_json
+from eagletui.config.toml import to_toml
 from eagletui.core.errors import RunError
 from eagletui.extract.acknowledged import Stream, read_acknowledged
 from eagletui.extract.choices import Choices

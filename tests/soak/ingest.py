@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from eagletui.config import PromptsSection
+from eagletui.config.sections import PromptsSection
 from eagletui.ingest import ingest
 from eagletui.ledger.create import create_ledger
 from eagletui.ledger.orders import NewPrompt

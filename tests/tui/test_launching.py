@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from eagletui.config import RunConfig, load_config, with_values
+from eagletui.config.run_config import RunConfig, load_config, with_values
 from eagletui.core.errors import ConfigError
 from eagletui.tui.launching import (
     OWN_TOKENIZER,

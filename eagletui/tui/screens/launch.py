@@ -16,7 +16,7 @@ from textual.containers import Container, Horizontal, Vertical, VerticalScroll
 from textual.timer import Timer
 from textual.widgets import Input
 
-from eagletui.config import RunConfig
+from eagletui.config.run_config import RunConfig
 from eagletui.core.errors import ConfigError, EagleError
 from eagletui.core.money import usd_to_pico
 from eagletui.runs.find import find

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from eagletui.config import RunConfig, config_from_json, load_config, to_json
-from eagletui.config_changes import changed_fields, may_change
-from eagletui.config_toml import to_toml
+from eagletui.config.changes import changed_fields, may_change
+from eagletui.config.run_config import RunConfig, config_from_json, load_config, to_json
+from eagletui.config.secret import Secret
+from eagletui.config.toml import to_toml
 from eagletui.core.errors import ConfigError
-from eagletui.secret import Secret
 
 WHOLE = """\
 [run]

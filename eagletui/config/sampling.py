@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 from pydantic import Field, model_validator
 
-from eagletui.config_values import Section
+from eagletui.config.values import Section
 from eagletui.core.errors import ConfigError
 
 Reasoning = Annotated[str, Field(pattern=r"^(default|off|minimal|low|medium|high|xhigh|max|[1-9][0-9]{0,6})$")]
