@@ -16,7 +16,8 @@ from eagletui.core.money import PICO, Price, format_usd, hold_bound, prompt_boun
 from eagletui.core.quantization import differing
 from eagletui.engine.fitness import fits, needs_for, why_none
 from eagletui.engine.market import Market
-from eagletui.engine.pace import RAMP_PER_S, START_LIMIT, manner
+from eagletui.engine.pace import RAMP_PER_S, START_LIMIT
+from eagletui.engine.spread import manner
 from eagletui.ingest import Census, canaries_of, chosen_prompts, take_census
 from eagletui.models.identity import stored_hidden_size, stored_quantization, weight_files
 from eagletui.outlook import Outlook, Rates, learn, look_ahead

@@ -15,7 +15,8 @@ from eagletui.engine.gates import LIMIT_REACHED, Gates
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.load import StreamShare
 from eagletui.engine.market import Market
-from eagletui.engine.pace import Manner, Pace
+from eagletui.engine.pace import Pace
+from eagletui.engine.spread import Manner
 from eagletui.ledger.orders import Admission, AdmitRequest
 from eagletui.ledger.rows import LimitedBy
 from eagletui.ledger.writer_engine import PARKED

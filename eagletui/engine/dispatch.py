@@ -13,8 +13,9 @@ from eagletui.core.turns import next_turn
 from eagletui.engine.answers import Judged, ReadySample
 from eagletui.engine.fleet import Fleet
 from eagletui.engine.ledger_thread import LedgerThread
-from eagletui.engine.pace import Manner, Pace, backoff_s
+from eagletui.engine.pace import Pace, backoff_s
 from eagletui.engine.spool import Kept
+from eagletui.engine.spread import Manner
 from eagletui.engine.taking import NEVER_BEGUN, Order, Taken
 from eagletui.engine.throttles import Throttles
 from eagletui.ledger.orders import Answered, Failed, Finished

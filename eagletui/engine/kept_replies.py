@@ -9,8 +9,8 @@ from eagletui.engine.dispatch import Dispatcher, Flight
 from eagletui.engine.fleet import Fleet
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.market import Market, unlisted
-from eagletui.engine.pace import Manner
 from eagletui.engine.spool import read_segment, segments
+from eagletui.engine.spread import Manner
 from eagletui.engine.steering import Steering
 from eagletui.ledger.orders import SpooledFor
 from eagletui.ledger.writer import LedgerWriter

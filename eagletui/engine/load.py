@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from eagletui.engine.fleet import Fleet
 from eagletui.engine.ledger_thread import LedgerThread
-from eagletui.engine.pace import Manner
+from eagletui.engine.spread import Manner
 from eagletui.ledger.writer import LedgerWriter
 
 LOOK_S: Final = 0.5

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Final, Literal
 
 from eagletui.core.money import Price
-from eagletui.engine.pace import Manner, Offer, manner, spread
+from eagletui.engine.spread import Manner, Offer, manner, spread
 from eagletui.ledger.rows import PriceRow
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.providers.base import Endpoint

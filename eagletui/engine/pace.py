@@ -1,13 +1,11 @@
-"""How fast, and where to: one adaptive limit per endpoint, and a spread over endpoints.
+"""How fast, and where to: one adaptive limit per endpoint, and a choice among those that are open.
 
 The limit of an endpoint grows once it was used up and replies begin (to its double until the first cut, then by one),
 is cut once per burst of 429, and waits as long as `Retry-After` says. An endpoint that fails again and again is asked
 by one request at a time; one that gave nothing for minutes is taken out (`breaker.py`).
 
 Each request is pinned to one endpoint, chosen by smooth weighted round robin over those that are open. The weight is
-`rung x worth x part x headroom`: the rung's share of the samples; how dear that evidence is against the cheapest price;
-the endpoint's part of its rung, `(lowest price / price)^2 x (tokens a second / the rung's mean)` normalised to 1, the
-speed held between a half and two; and, where a 429 has shown the limit, how much of its last tenth is free.
+that of `spread.py`, times, where a 429 has shown the limit, how much of its last tenth is free.
 
 Times are the caller's monotonic seconds.
 """
@@ -15,24 +13,12 @@ Times are the caller's monotonic seconds.
 import math
 import random
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple
+from typing import Final
 
 from eagletui.engine.breaker import Breaker
-from eagletui.providers.base import Endpoint
 
-Rung = Literal["ids", "logprobs", "stream", "text"]
-"""The best evidence an endpoint's replies can carry."""
-
-RUNG_WEIGHT: Final[dict[Rung, float]] = {"ids": 5.0, "logprobs": 5.0, "stream": 5.0, "text": 2.0}
-"""Share of the samples that each rung gets. Text alone can prove a count and no ids, so it gets less."""
-
-EVIDENCE_PREMIUM: Final = 2.0
-"""Evidence is worth up to this factor of the cheapest price; above it a rung's share falls with the price squared."""
-
-SPEED_BOUNDS: Final = (0.5, 2.0)
-"""A speed counts for no less and no more than this, against the mean of its rung."""
 SPEED_ANSWERS: Final = 5
 """From so many answers on an endpoint's speed is known."""
 SPEED_PART: Final = 0.1
@@ -61,73 +47,6 @@ FAULTS_IN_A_ROW: Final = 20
 
 BACKOFF_S: Final = 0.5
 BACKOFF_MAX_S: Final = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Manner:
-    """How a request to an endpoint is made."""
-
-    rung: Rung
-    stream: bool
-    logprobs: bool
-
-
-def manner(endpoint: Endpoint, stream: Literal["auto", "always", "never"]) -> Manner:
-    """Choose how to ask an endpoint, for the best evidence it can give.
-
-    Args:
-        endpoint: with its abilities.
-        stream: `[pace] stream` of the config.
-    """
-    may_stream = endpoint.supports_stream and stream != "never"
-    if endpoint.supports_ids and stream != "always":
-        return Manner("ids", stream=False, logprobs=False)
-    if endpoint.supports_logprobs:
-        return Manner("logprobs", stream=may_stream, logprobs=True)
-    if may_stream:
-        return Manner("stream", stream=True, logprobs=False)
-    return Manner("text", stream=False, logprobs=False)
-
-
-class Offer(NamedTuple):
-    """What is known of an endpoint before it is chosen."""
-
-    tag: str
-    rung: Rung
-    price: float
-    """Any one unit."""
-    tokens_per_s: float | None = None
-    """Output tokens a second of one request; None: not known."""
-
-
-def spread(offers: Sequence[Offer]) -> dict[str, float]:
-    """Weigh endpoints: first by rung, then inside a rung by the inverse square of the price and by speed.
-
-    Returns:
-        Weight by tag.
-    """
-    cheapest = min((offer.price for offer in offers), default=0.0)
-    weights: dict[str, float] = {}
-    for rung, share in RUNG_WEIGHT.items():
-        members = [offer._replace(price=max(offer.price, 1e-12)) for offer in offers if offer.rung == rung]
-        if not members:
-            continue
-        lowest = min(offer.price for offer in members)
-        worth = min(1.0, (max(cheapest, 1e-12) * EVIDENCE_PREMIUM / lowest) ** 2)
-        known = [offer.tokens_per_s for offer in members if offer.tokens_per_s]
-        mean = sum(known) / len(known) if known else 1.0
-        parts = {
-            offer.tag: (lowest / offer.price) ** 2 * _within(SPEED_BOUNDS, (offer.tokens_per_s or mean) / mean)
-            for offer in members
-        }
-        total = sum(parts.values())
-        for tag, part in parts.items():
-            weights[tag] = share * worth * part / total
-    return weights
-
-
-def _within(bounds: tuple[float, float], value: float) -> float:
-    return min(max(bounds[0], value), bounds[1])
 
 
 @dataclass(slots=True)
@@ -325,7 +244,7 @@ class Pace:
         """Return how many may be under way now: what there may be a little later follows what there is."""
         step = RAMP_PER_S * max(0.0, now - self._ramp_at)
         goal = self.in_flight + START_LIMIT
-        self._ramp += _within((-step, step), goal - self._ramp)
+        self._ramp += min(max(-step, goal - self._ramp), step)
         self._ramp_at = max(now, self._ramp_at)
         return min(self.most, int(self._ramp))
 

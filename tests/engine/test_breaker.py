@@ -14,7 +14,8 @@ from eagletui.engine.dispatch import SHUT_FAILURES, Dispatcher, Flight, RetryRul
 from eagletui.engine.fleet import Fleet
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.market import unlisted
-from eagletui.engine.pace import Manner, Pace
+from eagletui.engine.pace import Pace
+from eagletui.engine.spread import Manner
 from eagletui.engine.taking import Taken
 from eagletui.ledger.reader import LedgerReader
 from eagletui.providers import errors

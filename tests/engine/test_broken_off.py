@@ -10,7 +10,8 @@ from eagletui.engine.dispatch import Dispatcher, Flight, Landing, RetryRule
 from eagletui.engine.fleet import Fleet
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.market import unlisted
-from eagletui.engine.pace import Manner, Pace
+from eagletui.engine.pace import Pace
+from eagletui.engine.spread import Manner
 from eagletui.ledger.orders import Failed
 from eagletui.providers.base import Provider
 

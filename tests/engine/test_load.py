@@ -3,7 +3,7 @@
 import pytest
 
 from eagletui.engine.load import LEAST_SHARE, Strain, StreamShare
-from eagletui.engine.pace import Manner
+from eagletui.engine.spread import Manner
 
 EASY = Strain(cores=0.3, lag_s=0.01, unjudged=0)
 STREAM = Manner("stream", stream=True, logprobs=False)

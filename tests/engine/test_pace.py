@@ -8,15 +8,10 @@ import pytest
 from eagletui.core.money import Price
 from eagletui.engine.budget import PromptBounds
 from eagletui.engine.dispatch import RetryRule, excuses
-from eagletui.engine.pace import FAULTS_IN_A_ROW, JITTER, Manner, Offer, Pace, backoff_s, manner, spread
+from eagletui.engine.pace import FAULTS_IN_A_ROW, JITTER, Pace, backoff_s
+from eagletui.engine.spread import Offer, spread
 from eagletui.providers import errors
-from eagletui.providers.base import Endpoint, ProviderFailure
-
-PRICE = Price(Decimal("0.000001"), Decimal("0.000002"), Decimal(0))
-
-
-def endpoint(*, ids: bool = False, logprobs: bool = False, stream: bool = True) -> Endpoint:
-    return Endpoint("t", "T", PRICE, None, None, supports_logprobs=logprobs, supports_stream=stream, supports_ids=ids)
+from eagletui.providers.base import ProviderFailure
 
 
 class Still(random.Random):
@@ -35,31 +30,9 @@ def chosen(pace: Pace, times: int, now: float = 0.0) -> dict[str, int]:
     return {tag: tags.count(tag) for tag in pace.lanes}
 
 
-def test_an_endpoint_is_asked_for_its_best_evidence() -> None:
-    assert manner(endpoint(ids=True, logprobs=True), "auto") == Manner("ids", stream=False, logprobs=False)
-    assert manner(endpoint(ids=True, logprobs=True), "always") == Manner("logprobs", stream=True, logprobs=True)
-    assert manner(endpoint(logprobs=True), "auto") == Manner("logprobs", stream=True, logprobs=True)
-    assert manner(endpoint(logprobs=True), "never") == Manner("logprobs", stream=False, logprobs=True)
-    assert manner(endpoint(), "auto") == Manner("stream", stream=True, logprobs=False)
-    assert manner(endpoint(), "never") == Manner("text", stream=False, logprobs=False)
-    assert manner(endpoint(stream=False), "always") == Manner("text", stream=False, logprobs=False)
-
-
 def test_the_three_rungs_of_the_demo_share_24_samples_as_10_10_4() -> None:
     offers = [Offer("stream", "stream", 4.9), Offer("logprobs", "logprobs", 6.0), Offer("text", "text", 3.8)]
     assert chosen(Pace(spread(offers), 64), 24) == {"stream": 10, "logprobs": 10, "text": 4}
-
-
-def test_inside_a_rung_the_cheaper_endpoint_gets_the_square_of_the_price_ratio() -> None:
-    weights = spread([Offer("cheap", "stream", 1.0), Offer("dear", "stream", 2.0)])
-    assert weights["cheap"] / weights["dear"] == pytest.approx(4.0)
-
-
-def test_evidence_far_above_the_cheapest_price_loses_its_share() -> None:
-    weights = spread([Offer("text", "text", 1.0), Offer("logprobs", "logprobs", 8.0)])
-    assert weights["logprobs"] == pytest.approx(5.0 / 16)
-    free = [Offer("text", "text", 0.0), Offer("logprobs", "logprobs", 0.0)]
-    assert spread(free) == {"logprobs": 5.0, "text": 2.0}
 
 
 def test_the_common_limit_is_never_passed() -> None:
@@ -262,18 +235,6 @@ def test_a_quarantined_endpoint_gets_nothing_and_a_released_one_its_share() -> N
     assert not pace.has_lane
 
 
-def test_inside_a_rung_the_faster_endpoint_gets_more_and_evidence_keeps_its_share() -> None:
-    slow, fast = Offer("slow", "stream", 1.0, 30.0), Offer("fast", "stream", 1.0, 90.0)
-    text, other = Offer("text", "text", 1.0, 400.0), Offer("new", "stream", 1.0)
-    weights = spread([slow, fast, text])
-    assert weights["fast"] / weights["slow"] == pytest.approx((90 / 60) / (30 / 60))
-    assert weights["fast"] + weights["slow"] == pytest.approx(5.0)
-    assert weights["text"] == 2.0
-    assert spread([slow, fast, other])["new"] == pytest.approx(5.0 / 3), "one without a speed counts as the mean"
-    crawling = spread([Offer("slow", "stream", 1.0, 1.0), fast._replace(tokens_per_s=999.0)])
-    assert crawling["fast"] / crawling["slow"] == pytest.approx(2.0 / 0.5 * 0.999, rel=0.01), "within bounds"
-
-
 def test_a_speed_is_known_after_five_answers_and_follows_later_ones() -> None:
     pace = still({"a": 1.0})
     for tokens_per_s in (10.0, 20.0, 30.0, 40.0):
@@ -378,4 +339,5 @@ def test_a_prompt_bound_is_the_margin_and_never_below_what_was_billed() -> None:
     bounds.learn("a", 1000, None)
     bounds.learn("a", 1000, 900)
     assert bounds.upper("a", 1000) == 1200 + 64
-    assert bounds.hold("b", 1000, 500, PRICE) == 1114 * 1_000_000 + 500 * 2_000_000
+    price = Price(Decimal("0.000001"), Decimal("0.000002"), Decimal(0))
+    assert bounds.hold("b", 1000, 500, price) == 1114 * 1_000_000 + 500 * 2_000_000
