@@ -60,8 +60,11 @@ class Backend(Described, Protocol):
     def window_samples(self) -> int:
         """How many samples to hand over at once; between two windows nothing is computed ahead."""
 
-    def prepare(self, samples: Sequence[IdsSample]) -> None:
+    def prepare(self, samples: Sequence[IdsSample]) -> str | None:
         """Look on a first window of samples whether and how they can be computed; `compute` does so where nobody did.
+
+        Returns:
+            why none of these samples can be computed, where that says nothing about others; else None.
 
         Raises:
             ModelError: nothing can be computed.

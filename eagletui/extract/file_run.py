@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from eagletui.core.errors import InputError, RunError
+from eagletui.core.errors import InputError, ModelError, RunError
 from eagletui.core.features import Stored, rows_per_shard, shard_number
 from eagletui.core.reports import Report
 from eagletui.core.subset import Candidate, choose, nothing_fits
@@ -155,7 +155,7 @@ def _extract(job: _Job, backend: Backend, stored: Stored) -> Extracted:
     at_once = rows if job.stream_ahead is None else min(rows, (job.stream_ahead + 1) * capacity)
     there = sum(shard.rows for shard in _listed_or_acknowledged(out))
     require_room(_room(job), Need(len(missing), at_once, facts.hidden_size, stored, there), _ELSEWHERE)
-    backend.prepare(list(checked.samples(missing[: backend.window_samples])))
+    _prepare(backend, checked, missing)
     watching.start(len(missing), rows)
     stream: Stream | None = None
     known: dict[str, ListedShard] = {}
@@ -216,6 +216,21 @@ def _extract(job: _Job, backend: Backend, stored: Stored) -> Extracted:
         seconds=0.0,
         rows_per_s=round(gatherer.progress.rows_per_s, 1),
     )
+
+
+def _prepare(backend: Backend, checked: IdsFile, missing: Sequence[int]) -> None:
+    """Look for samples that can be computed, window by window, before anything is written.
+
+    Raises:
+        ModelError: there are none.
+    """
+    why: str | None = None
+    for start in range(0, len(missing), backend.window_samples):
+        why = backend.prepare(list(checked.samples(missing[start : start + backend.window_samples])))
+        if why is None:
+            return
+    if why is not None:
+        raise ModelError(f"None of {len(missing)} samples can be computed. {why}")
 
 
 def _room(job: _Job) -> DiskSpace:

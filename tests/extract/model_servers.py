@@ -83,10 +83,16 @@ class VllmServing:
     """One per completion, in the order they come: `missing`, `cut`, `nan`, `zeros`, `other ids`, `500`, or none."""
     write_after: threading.Event | None = None
     """States are written once it is set."""
-    requests: int = 0
+    lengths: list[int] = field(default_factory=list)
+    """Tokens of each request."""
     at_once: int = 0
     most_at_once: int = 0
     _seen: list[tuple[int, ...]] = field(default_factory=list)
+
+    @property
+    def requests(self) -> int:
+        """How many came."""
+        return len(self.lengths)
 
     def app(self) -> web.Application:
         """Return its routes."""
@@ -129,7 +135,7 @@ class VllmServing:
         body = await request.json()
         ids: list[int] = body["prompt"]
         assert (body["max_tokens"], body["return_token_ids"], body["model"]) == (1, True, "tiny")
-        self.requests += 1
+        self.lengths.append(len(ids))
         fault = self.faults.popleft() if self.faults else ""
         if len(ids) + 1 > self.max_model_len or fault == "500":
             return web.json_response({"error": {"message": "the engine is busy dying"}}, status=500)

@@ -11,7 +11,8 @@ import torch
 
 from eagletui.core.errors import InputError, ModelError
 from eagletui.core.features import feature_layers
-from eagletui.extract.backends.served import ServedBackend, Unusable
+from eagletui.extract.backends.refusals import Unusable
+from eagletui.extract.backends.served import ServedBackend
 from eagletui.extract.backends.vllm import VllmServer
 from eagletui.extract.choices import Choices
 from eagletui.extract.computing import Computed
@@ -300,7 +301,7 @@ def test_a_server_that_fails_the_proof_leaves_no_folder_behind(
         _extract_ids(ids, tiny_models["llama"], tmp_path / "out", engine="vllm", server=serve(serving))
     assert not (tmp_path / "out").exists()
     serving.last_is_normed, serving.max_model_len = False, 7
-    with pytest.raises(Unusable, match=r"no states for 2 of the longest samples. The last one, sample s1: 7 tokens do"):
+    with pytest.raises(ModelError, match=r"None of 2 samples can .* for none of 2 samples. The last one, sample s1: 7"):
         _extract_ids(ids, tiny_models["llama"], tmp_path / "out", engine="vllm", server=serve(serving))
 
 
@@ -310,8 +311,56 @@ def test_a_server_that_fails_sample_after_sample_ends_the_extraction(
     with closing(_backend(tiny_models["llama"], serve(serving))) as backend:
         list(backend.compute(_samples(40), lambda: True))
         serving.faults = deque(["500"] * 100)
-        with pytest.raises(Unusable, match=r"10 samples in a row got no states. The last one: The server answered 500"):
+        said = r"10 samples in a row got no states: 10 without a usable answer; of 13 asked for in all 3 got some. "
+        with pytest.raises(Unusable, match=said + r"The last one, sample s9: The server answered 500"):
             list(backend.compute(_samples(*(9,) * 20), lambda: True))
+
+
+def test_a_window_without_any_states_is_refused_and_the_next_one_is_proved_and_computed(
+    tmp_path: Path, tiny_models: dict[Kind, Path], serving: VllmServing, serve: Serve
+) -> None:
+    serving.max_model_len = 50
+    folder = create_run(tmp_path / "run", tiny_models["llama"])
+    answer_samples(folder, _ids(*(60,) * 70, 40, 20))
+    done = _run_here(folder, Choices(follow=False, engine="vllm", server=serve(serving)))
+    assert (done.progress.samples, done.progress.refused) == (2, 70)
+    assert set(_stored(folder)) == {"s70", "s71"}
+    assert serving.requests == 3 + 2, "what does not fit is not asked for"
+
+
+def test_failures_add_up_over_windows_and_end_the_extraction_with_counts_and_the_reason(
+    tiny_models: dict[Kind, Path], serving: VllmServing, serve: Serve
+) -> None:
+    serving.faults = deque(["zeros"] * 4 + ["500"] * 18)
+    with closing(_backend(tiny_models["llama"], serve(serving))) as backend:
+        first = list(backend.compute(_samples(9, 8, 7, 6), lambda: True))
+        assert [one.refusal for one in first] == ["1 of 9 rows have a stream of zeros."] + [
+            f"1 of {rows} rows have a stream of zeros." for rows in (8, 7, 6)
+        ]
+        said = (
+            r"10 samples in a row got no states: 4 with broken states, 6 without a usable answer; of 10 .* 0 got some"
+        )
+        with pytest.raises(Unusable, match=said):
+            list(backend.compute(_samples(*range(20, 12, -1)), lambda: True))
+
+
+def test_zeros_for_every_sample_after_the_proof_end_the_extraction_too(
+    tiny_models: dict[Kind, Path], serving: VllmServing, serve: Serve
+) -> None:
+    with closing(_backend(tiny_models["llama"], serve(serving))) as backend:
+        list(backend.compute(_samples(40), lambda: True))
+        serving.faults = deque(["zeros"] * 20)
+        with pytest.raises(Unusable, match="10 samples in a row got no states: 10 with broken states"):
+            list(backend.compute(_samples(*(9,) * 20), lambda: True))
+
+
+def test_the_proof_goes_on_with_shorter_samples_where_the_long_ones_fail(
+    tiny_models: dict[Kind, Path], serving: VllmServing, serve: Serve
+) -> None:
+    serving.faults = deque(["500"] * 9)
+    computed = _compute(_backend(tiny_models["llama"], serve(serving)), _samples(*range(60, 40, -1)))
+    assert [one.refusal for one in computed.values()] == [None] * 20
+    assert serving.lengths[9] == 60 - 3 - 17 // 2, "three of the longest were asked for three times"
 
 
 def test_work_ends_without_waiting_for_answers_when_asked_to(

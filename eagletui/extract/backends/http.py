@@ -6,7 +6,8 @@ import httpx
 import msgspec
 
 from eagletui.core.text import clean_line
-from eagletui.extract.backends.served import Unanswered, Unusable
+from eagletui.extract.backends.refusals import Unusable
+from eagletui.extract.backends.served import Unanswered
 
 TIMEOUT_S: Final = 600.0
 """A long prompt behind others takes minutes."""

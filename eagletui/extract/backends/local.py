@@ -64,7 +64,7 @@ class LocalBackend:
         self.capture.close()
 
     def prepare(self, samples: Sequence[IdsSample]) -> None:
-        """Run the self-test; see `Backend`."""
+        """Run the self-test; see `Backend`. It refuses no sample."""
         require_vocabulary(self.facts, samples)
         if self.mode is None:
             self._choose([torch.tensor(sample.token_ids, dtype=torch.int64) for sample in samples])

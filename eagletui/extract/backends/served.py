@@ -19,6 +19,7 @@ import torch
 from eagletui.core.errors import ModelError
 from eagletui.core.features import AUX_LAYERS, SLOTS, FeatureLayers
 from eagletui.core.reports import Report
+from eagletui.extract.backends.refusals import Fault, Refusals, Unusable
 from eagletui.extract.capture import TOLERANCE
 from eagletui.extract.computing import WINDOW_SAMPLES, Computed, refuse_broken, require_vocabulary
 from eagletui.extract.shards import IdsSample
@@ -34,19 +35,15 @@ IN_FLIGHT_TOKENS: Final = 65_536
 ATTEMPTS_AFTER_S: Final = (1.0, 5.0)
 """Waits before a failed request is sent again; after the last one the sample is refused."""
 
-REFUSALS_IN_A_ROW: Final = 10
-"""So many end the extraction: it is the server, not the samples."""
-
 PROVED_SAMPLES: Final = 4
 PROOF_NATS: Final = 0.15
 """Median distance between the server's log-probability of its next token and ours. bfloat16 explains about 0.02; a
 last stream after the final norm gives more than 1."""
 
+_ALIKE: Final = 3
+"""Samples of about the same length that may fail in a row before the proof goes on with much shorter ones."""
+
 _LOOK_S: Final = 0.2
-
-
-class Unusable(ModelError):
-    """The server cannot give what a record needs. Extraction ends; what is sealed stands."""
 
 
 class Unanswered(ModelError):
@@ -66,6 +63,14 @@ class Answer(NamedTuple):
     """The server's most likely next token."""
     next_logprob: float
     """What the server gives it, in nats."""
+
+
+class NoStates(NamedTuple):
+    """A sample that a server gave no states for."""
+
+    fault: Fault
+    why: str
+    """One sentence."""
 
 
 class StatesServer(Protocol):
@@ -136,7 +141,7 @@ class ServedBackend:
             server.close()
             raise
         self._proof = ""
-        self._refused_in_a_row = 0
+        self._refusals = Refusals()
         self._pool = ThreadPoolExecutor(max_workers=in_flight, thread_name_prefix="asking")
 
     @property
@@ -149,17 +154,25 @@ class ServedBackend:
         """What the server stated and what was proved; `undecided` before the first answers."""
         return f"{self._stated}; {self._proof}" if self._proof else "undecided"
 
-    def prepare(self, samples: Sequence[IdsSample]) -> None:
+    def prepare(self, samples: Sequence[IdsSample]) -> str | None:
         """Prove the server on the longest samples; see `Backend`."""
         require_vocabulary(self.facts, samples)
-        if samples and not self._proof:
-            self._prove(samples)
+        without = self._prove(samples, lambda: True) if samples and not self._proof else {}
+        if not without:
+            return None
+        key, found = without.popitem()
+        return f"The server gave states for none of {len(samples)} samples. The last one, sample {key}: {found.why}"
 
     def compute(self, samples: Sequence[IdsSample], go_on: Callable[[], bool]) -> Iterator[Computed]:
         """Ask for samples and yield them in order; see `Backend`."""
-        self.prepare(samples)
+        require_vocabulary(self.facts, samples)
+        if samples and not self._proof:
+            without = self._prove(samples, go_on)
+            if not self._proof:  # stopped, or every one was asked for and got none
+                yield from (Computed(sample, None, without[sample.key].why) for sample in samples if go_on())
+                return
         waiting = deque(samples)
-        running: deque[tuple[IdsSample, Future[Answer | str]]] = deque()
+        running: deque[tuple[IdsSample, Future[Answer | NoStates]]] = deque()
         while waiting or running:
             while waiting and self._has_room(running, waiting[0]):
                 sample = waiting.popleft()
@@ -180,38 +193,59 @@ class ServedBackend:
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._server.close()
 
-    def _has_room(self, running: "deque[tuple[IdsSample, Future[Answer | str]]]", sample: IdsSample) -> bool:
+    def _has_room(self, running: "deque[tuple[IdsSample, Future[Answer | NoStates]]]", sample: IdsSample) -> bool:
         tokens = sum(len(other.token_ids) for other, _ in running)
         return not running or (
             len(running) < self._in_flight and tokens + len(sample.token_ids) <= self._in_flight_tokens
         )
 
-    def _try(self, token_ids: Sequence[int]) -> Answer | str:
-        """Ask until there is an answer; a sentence where there is none."""
+    def _try(self, token_ids: Sequence[int]) -> Answer | NoStates:
+        """Ask until there is an answer."""
         for wait_s in (*self._attempts_after_s, None):
             try:
                 return self._server.ask(token_ids)
             except Declined as error:
-                return str(error)
+                return NoStates("declined", str(error))
             except Unanswered as error:
                 if wait_s is None or self._ended.wait(wait_s):
-                    return f"{error} Asked {len(self._attempts_after_s) + 1} times."
+                    return NoStates("unanswered", f"{error} Asked {len(self._attempts_after_s) + 1} times.")
         raise AssertionError("the last attempt returns")
 
-    def _judge(self, sample: IdsSample, answer: Answer | str) -> Computed:
-        if isinstance(answer, Answer):
-            self._refused_in_a_row = 0
-            return _refuse_zeros(sample, answer.streams)
-        self._refused_in_a_row += 1
-        if self._refused_in_a_row >= REFUSALS_IN_A_ROW:
-            raise Unusable(f"{self._refused_in_a_row} samples in a row got no states. The last one: {answer}")
-        return Computed(sample, None, answer)
+    def _judge(self, sample: IdsSample, answer: Answer | NoStates) -> Computed:
+        """Tell whether an answer makes a record, and count it.
 
-    def _prove(self, samples: Sequence[IdsSample]) -> None:
-        """Ask for a few samples whose answers are not kept, and hold them against each other and the model's head."""
-        given = self._given(sorted(samples, key=lambda sample: -len(sample.token_ids)))
-        longest, once = next(given)
-        _, again = next(self._given([longest]))
+        Raises:
+            Unusable: too many in a row do not.
+        """
+        if isinstance(answer, Answer):
+            computed = _refuse_zeros(sample, answer.streams)
+            fault: Fault = "broken"
+        else:
+            computed, fault = Computed(sample, None, answer.why), answer.fault
+        if computed.refusal is None:
+            self._refusals.given()
+        else:
+            self._refusals.add(sample.key, fault, computed.refusal)
+        return computed
+
+    def _prove(self, samples: Sequence[IdsSample], go_on: Callable[[], bool]) -> dict[str, NoStates]:
+        """Ask for a few samples whose answers are not kept, and hold them against each other and the model's head.
+
+        Returns:
+            the refusals by sample where none of them has states, which proves nothing: others may; else nothing.
+
+        Raises:
+            Unusable: the answers are no records, or too many samples in a row get none.
+        """
+        without: dict[str, NoStates] = {}
+        given = self._given(sorted(samples, key=lambda sample: -len(sample.token_ids)), without, go_on)
+        first = next(given, None)
+        if first is None:
+            return without
+        longest, once = first
+        again = next((answer for _, answer in self._given([longest], {}, lambda: True)), None)
+        if again is None:
+            raise Unusable(f"The server gave states for sample {longest.key}, and asked again it gave none.")
         scale = torch.linalg.vector_norm(once.streams.float()).clamp_min(1e-30)
         error = float(torch.linalg.vector_norm(again.streams.float() - once.streams.float()) / scale)
         if not error <= TOLERANCE[self.facts.dtype]:
@@ -223,30 +257,30 @@ class ServedBackend:
         if tail is None:
             self._proof = f"asked twice, the states are the same; the last slot is not proved: {why_not}"
             self._report("warn", "server_unproved", f"The server's last stream is not proved: {why_not}.")
-            return
+            return {}
         answers = [once, *(answer for _, answer in islice(given, PROVED_SAMPLES - 1))]
         self._proof = f"asked twice, the states are the same; {_held_against(tail, answers)}"
         self._report("info", "server_checked", f"{self._stated}; {self._proof}.")
+        return {}
 
-    def _given(self, samples: Sequence[IdsSample]) -> Iterator[tuple[IdsSample, Answer]]:
-        """Yield the samples for which the server gives finite states; at least one, or none is computed.
+    def _given(
+        self, samples: Sequence[IdsSample], without: dict[str, NoStates], go_on: Callable[[], bool]
+    ) -> Iterator[tuple[IdsSample, Answer]]:
+        """Yield the samples for which the server gives states, and note the others.
 
-        Raises:
-            Unusable: it gives none for any of them, or for many in a row.
+        Where several of about the same length fail, it goes on with shorter ones: length may be what it cannot do.
         """
-        is_any, without, why = False, 0, ""
-        for sample in samples:
+        left = deque(samples)
+        while left and go_on():
+            sample = left.popleft()
             answer = self._try(sample.token_ids)
-            found = _refuse_zeros(sample, answer.streams).refusal if isinstance(answer, Answer) else answer
-            if isinstance(answer, Answer) and found is None:
-                is_any, without = True, 0
+            computed = self._judge(sample, answer)
+            if isinstance(answer, Answer) and computed.refusal is None:
                 yield sample, answer
                 continue
-            without, why = without + 1, f"sample {sample.key}: {found}"
-            if without == REFUSALS_IN_A_ROW:
-                break
-        if not is_any or without == REFUSALS_IN_A_ROW:
-            raise Unusable(f"The server gave no states for {without} of the longest samples. The last one, {why}")
+            without[sample.key] = answer if isinstance(answer, NoStates) else NoStates("broken", str(computed.refusal))
+            if without[sample.key].fault != "declined" and self._refusals.in_a_row % _ALIKE == 0:
+                left.rotate(-(len(left) // 2))
 
 
 def _held_against(tail: Tail, answers: Sequence[Answer]) -> str:

@@ -22,7 +22,8 @@ import torch
 from eagletui.core.features import AUX_LAYERS, SLOTS, FeatureLayers
 from eagletui.core.text import clean_line
 from eagletui.extract.backends.http import ServerClient
-from eagletui.extract.backends.served import Answer, Declined, Unanswered, Unusable, require_record
+from eagletui.extract.backends.refusals import Unusable
+from eagletui.extract.backends.served import Answer, Declined, Unanswered, require_record
 from eagletui.models.facts import ModelFacts
 
 IN_FLIGHT: Final = 2

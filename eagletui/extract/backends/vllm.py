@@ -29,7 +29,8 @@ from eagletui.core.context import batched_tokens, served_length
 from eagletui.core.features import FeatureLayers
 from eagletui.core.text import clean_line
 from eagletui.extract.backends.http import ServerClient
-from eagletui.extract.backends.served import Answer, Declined, Unanswered, Unusable, require_record
+from eagletui.extract.backends.refusals import Unusable
+from eagletui.extract.backends.served import Answer, Declined, Unanswered, require_record
 from eagletui.models.facts import ModelFacts
 
 DEVELOPMENT: Final = "VLLM_SERVER_DEV_MODE"
