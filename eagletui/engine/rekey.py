@@ -79,7 +79,7 @@ class Rekey:
         Args:
             status: of this engine's key, before anything was bought with it.
         """
-        if self.settler.key_changes == 0:  # else a person was sooner, with a third key
+        if self.settler.key.changes == 0:  # else a person was sooner, with a third key
             await self._rebase(status)
             remember_key(self.folder, self.fleet.key)
 

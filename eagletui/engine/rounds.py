@@ -132,12 +132,12 @@ class Rounds:
 
     async def watch_key(self) -> None:
         """Stop when the provider's key shows more than the cap, whatever our own books say."""
-        alarm_pico, key_changes = 0, self.settler.key_changes
+        alarm_pico, key_changes = 0, self.settler.key.changes
         while True:
             await asyncio.sleep(_about(KEY_LOOK_S))
-            look = await self.settler.look_at_key()
-            if key_changes != self.settler.key_changes:  # what was accepted was said of another key
-                alarm_pico, key_changes = 0, self.settler.key_changes
+            look = await self.settler.key.look_at_work()
+            if key_changes != self.settler.key.changes:  # what was accepted was said of another key
+                alarm_pico, key_changes = 0, self.settler.key.changes
             if look is not None and look.shown_pico > max(look.books.cap_pico, alarm_pico):
                 alarm_pico = 2 * look.shown_pico
                 self.gates.want_pause(

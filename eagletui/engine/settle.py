@@ -12,12 +12,12 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
-from eagletui.core.money import PICO, Books, format_usd
+from eagletui.core.money import format_usd
+from eagletui.engine.key_account import KeyAccount, KeyLook
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.ledger.orders import OpenAttempt, Overrun
-from eagletui.ledger.snapshot import KEY_USAGE
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.providers.base import Provider, ProviderFailure
 
@@ -26,36 +26,10 @@ T = TypeVar("T")
 ASKED_AT_ONCE: Final = 8
 KEY_READS: Final = 12
 """How often the key is read before a sum that does not come to rest is left to the next start."""
-TOLERATED_PICO: Final = PICO // 4
-TOLERATED_PART: Final = 100
-"""A key that shows a quarter dollar, or a hundredth, more than is committed may round or lag; more is named at once."""
-ROUNDED_PICO: Final = 1_000_000
-"""At rest a key may show a millionth of a dollar more: it adds up numbers that were rounded one by one."""
 LOOK_S: Final = 1.0
 """While bills may still come, it is looked this often whether the run has gone on."""
 SAID_AFTER_S: Final = 5.0
 """Most costs are known sooner; a longer wait is explained."""
-
-
-class KeySeen(NamedTuple):
-    """A read of the key."""
-
-    at: float
-    """Unix seconds."""
-    usage_pico: int
-
-
-class KeyLook(NamedTuple):
-    """What the provider's key shows of a run, beside the run's own books."""
-
-    shown_pico: int
-    """Spent with the key since the run began."""
-    books: Books
-
-    @property
-    def excess_pico(self) -> int:
-        """How much more that is than the run has committed."""
-        return self.shown_pico - self.books.committed_pico
 
 
 @dataclass(slots=True)
@@ -81,17 +55,13 @@ class Settler:
     """Waits between questions; together the time within which a provider is believed to bill a broken request."""
     settled: Callable[[Sequence[Overrun]], None]
     """Called after money moved."""
-    key_usage_at_start_pico: int | None
-    """What the key had spent before the run; None: the provider keeps no accounts."""
+    key: KeyAccount
+    """Of the key in use; what has no name is settled by it in sum."""
     questions: dict[int, Question] = field(default_factory=dict)
     nameless: dict[int, OpenAttempt] = field(default_factory=dict)
     """No generation id, or one that `/generation` does not know."""
     unexplained: bool = False
     """The key could not be read or did not come to rest: `nameless` keeps its holds until the next start."""
-    key_seen: KeySeen | None = None
-    """What the key showed when it was last read."""
-    key_changes: int = 0
-    """How often another key was taken; what was read of an earlier one says nothing about the run's start any more."""
     booking: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a sum is booked, and while another key is taken."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -115,7 +85,7 @@ class Settler:
                 attempt = replace(known, generation_id=attempt.generation_id, has_answer=attempt.has_answer)
             age_s = 0.0 if attempt.ended_at is None else max(0.0, time.time() - attempt.ended_at)
             self._billed_by[attempt.id] = now - age_s + sum(self.backoff_s)
-            if attempt.generation_id is None or self.key_usage_at_start_pico is None:
+            if attempt.generation_id is None or self.key.usage_at_start_pico is None:
                 self.nameless[attempt.id] = attempt
             else:
                 passed = sum(step_s <= age_s for step_s in accumulate(self.backoff_s))
@@ -140,8 +110,7 @@ class Settler:
             usage_at_start_pico: what that key would have shown before the run.
             booked: attempts whose bounds were booked, as that key cannot show what they cost.
         """
-        self.key_usage_at_start_pico = usage_at_start_pico
-        self.key_changes += 1
+        self.key.take(usage_at_start_pico)
         self.forget(booked)
 
     @property
@@ -179,7 +148,7 @@ class Settler:
         Args:
             is_still: tells whether that still holds; the sum is given up when it does not.
         """
-        if self.key_usage_at_start_pico is None:
+        if self.key.usage_at_start_pico is None:
             await self._book_bounds()
             return
         while (left_s := self._bills_may_come_s()) > 0:
@@ -187,22 +156,22 @@ class Settler:
             if not is_still():
                 return
         seen: int | None = None
-        key_changes = self.key_changes
+        key_changes = self.key.changes
         for read in range(KEY_READS):
             pause_s = self.backoff_s[min(read, len(self.backoff_s) - 1)]
-            usage_pico = await self._key_usage()
+            usage_pico = await self.key.usage()
             async with self.booking:
-                if not is_still() or key_changes != self.key_changes:
+                if not is_still() or key_changes != self.key.changes:
                     return
                 books = await self.ledger.do(lambda writer: writer.books())
                 if usage_pico is not None and usage_pico == seen:
-                    look = KeyLook(usage_pico - self.key_usage_at_start_pico, books)
+                    look = KeyLook(usage_pico - self.key.usage_at_start_pico, books)
                     if look.shown_pico >= books.spent_pico:
                         await self._book(look)
                         return
             seen = usage_pico
             await asyncio.sleep(pause_s)
-            if not is_still() or key_changes != self.key_changes:
+            if not is_still() or key_changes != self.key.changes:
                 return
         self.unexplained = True
         held = sum(attempt.hold_pico for attempt in self.nameless.values())
@@ -258,56 +227,18 @@ class Settler:
         any more where the key now shows what the ledger does.
         """
         covered = await self.ledger.do(lambda writer: writer.covered_attempts())
-        look = await self._look()
+        look = await self.key.look()
         is_odd = look is not None and look.excess_pico > 0
         if is_odd or (covered and (await self.ledger.do(lambda writer: writer.books())).unattributed_pico):
             named = [attempt for attempt in covered if attempt.generation_id is not None]
             for start in range(0, len(named), ASKED_AT_ONCE):
                 await asyncio.gather(*(_or_none(self._settle(it)) for it in named[start : start + ASKED_AT_ONCE]))
-            look = await self._look()
+            look = await self.key.look()
         if look is None:
             return
         left_pico = look.excess_pico - await self.ledger.do(partial(_book_late, look.excess_pico))
-        if left_pico > ROUNDED_PICO:
-            await self._name_excess(left_pico, look)
-        else:
-            await self.ledger.do(lambda writer: writer.close_finding(KEY_USAGE))
-
-    async def look_at_key(self) -> KeyLook | None:
-        """Compare what the key shows with the books while requests are out; None where there are no accounts.
-
-        The key is read first: whatever it shows by then, the ledger has committed before.
-        """
-        look = await self._look()
-        if look is not None and look.excess_pico > max(TOLERATED_PICO, look.books.spent_pico // TOLERATED_PART):
-            await self._name_excess(look.excess_pico, look)
-        return look
-
-    async def _look(self) -> KeyLook | None:
-        """Read the key, then the books; None where there are no accounts, or they cannot be read."""
-        if self.key_usage_at_start_pico is None:
-            return None
-        usage_pico = await self._key_usage()
-        if usage_pico is None:
-            return None
-        books = await self.ledger.do(lambda writer: writer.books())
-        return KeyLook(usage_pico - self.key_usage_at_start_pico, books)
-
-    async def _name_excess(self, excess_pico: int, look: KeyLook) -> None:
-        if excess_pico <= ROUNDED_PICO:
-            return
-        cap_pico = look.books.cap_pico
-        above = f": {format_usd(look.shown_pico)} in all, above the cap {format_usd(cap_pico)}"
-        await self.ledger.do(
-            lambda writer: writer.finding(
-                KEY_USAGE,
-                f"The provider's key shows {format_usd(excess_pico)} more than this run can have spent"
-                f"{above if look.shown_pico > cap_pico else ''}.",
-                affected=1,
-                examined=1,
-                action="Use a key of its own for each run, or ask the provider about its bill.",
-            )
-        )
+        if not await self.key.name_excess(left_pico, look):
+            await self.key.drop_excess()
 
     async def _ask(self, question: Question) -> None:
         attempt = question.attempt
@@ -365,15 +296,6 @@ class Settler:
         self.settled(overruns)
         return True
 
-    async def _key_usage(self) -> int | None:
-        """Read what the key in use has spent; None where it cannot be read, or another was taken meanwhile."""
-        key_changes = self.key_changes
-        status = await _or_none(self.provider.key())
-        if status is None or key_changes != self.key_changes:
-            return None
-        self.key_seen = KeySeen(time.time(), status.usage_pico_usd)
-        return status.usage_pico_usd
-
     async def _book(self, look: KeyLook) -> None:
         """Book what the key shows; an attempt cannot have cost more than its hold, so the rest is someone else's."""
         missing_pico = look.shown_pico - look.books.spent_pico
@@ -382,7 +304,7 @@ class Settler:
         amount = min(missing_pico, held)
         detail = f"{len(ids)} attempts without a known generation; the key shows {format_usd(missing_pico, 12)} more."
         await self.ledger.do(lambda writer: writer.adjust_unattributed(amount, ids, detail))
-        await self._name_excess(missing_pico - held, look)
+        await self.key.name_excess(missing_pico - held, look)
         self.forget(ids)
         self.settled(())
 

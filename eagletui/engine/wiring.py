@@ -15,6 +15,7 @@ from eagletui.engine.filing import Filing, event_of
 from eagletui.engine.fleet import Fleet
 from eagletui.engine.gates import Gates
 from eagletui.engine.kept_replies import KeptReplies
+from eagletui.engine.key_account import KeyAccount
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.lessons import Lessons
 from eagletui.engine.load import Load
@@ -159,7 +160,7 @@ class Parts:
             ledger=ledger,
             backoff_s=config.pace.generation_backoff_s,
             settled=self._settled,
-            key_usage_at_start_pico=run.key_usage_at_start_pico,
+            key=KeyAccount(provider, ledger, run.key_usage_at_start_pico),
         )
         self.rekey = Rekey(config, provider, folder, fleet, self.settler, ledger, self.is_busy)
         self.steering = Steering(
@@ -262,7 +263,7 @@ class Parts:
             "unfiled": self.filing.waiting,
             "unsettled": len(self.settler.questions) + len(self.settler.nameless),
             "waits": self._waits(),
-            "key": self.settler.key_seen and self.settler.key_seen._asdict(),
+            "key": self.settler.key.seen and self.settler.key.seen._asdict(),
             "draining": self.is_ending,
             "endpoints": self.pace.standing(time.monotonic()),
         }

@@ -16,6 +16,7 @@ from eagletui.config.sections import BILL_WAITS_S
 from eagletui.core.chat import Message, Prompt
 from eagletui.engine import rounds, settle
 from eagletui.engine.gates import Gates
+from eagletui.engine.key_account import KeyAccount
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.market import Market
 from eagletui.engine.pace import Pace
@@ -121,7 +122,7 @@ async def settler_on(
     ledger = LedgerThread(path)
     async with scripted_server(accounts.act) as server:
         provider = router(server)
-        settler = Settler(provider, ledger, backoff_s, heard.settled, key_usage_at_start_pico=500)
+        settler = Settler(provider, ledger, backoff_s, heard.settled, KeyAccount(provider, ledger, 500))
         with LedgerReader(path) as reader:
             settler.add([replace(attempt, ended_at=ended_at) for attempt in reader.open_attempts()])
         running = asyncio.create_task(settler.run())
@@ -351,7 +352,7 @@ async def test_an_attempt_that_breaks_off_while_others_are_booked_keeps_its_hold
     ledger = Interrupted(path)
     async with scripted_server(Accounts([None], ["0.0000009"]).act) as server:
         provider = router(server)
-        settler = Settler(provider, ledger, BACKOFF_S, lambda overruns: None, key_usage_at_start_pico=500)
+        settler = Settler(provider, ledger, BACKOFF_S, lambda overruns: None, KeyAccount(provider, ledger, 500))
         with LedgerReader(path) as reader:
             first, second = reader.open_attempts()
         settler.add([first])
@@ -425,7 +426,7 @@ async def test_what_was_named_while_the_run_worked_is_no_finding_once_the_key_ag
     make_ledger(path, [None])
     async with settler_on(path, Accounts([None], ["0.3000000005", "0.0000009005"])) as (settler, _heard):
         for shown in (1, 0):
-            await (settler.look_at_key() if shown else settler.cross_check())
+            await (settler.key.look_at_work() if shown else settler.cross_check())
             with LedgerReader(path) as reader:
                 assert reader.snapshot().key_excess is None or shown
                 assert len([finding for finding in reader.findings() if finding.closed_at is None]) == shown
@@ -439,7 +440,7 @@ async def test_a_key_that_shows_more_than_is_committed_is_named_while_the_run_wo
         _heard,
     ):
         for shown_pico, findings in ((900_000, 0), (250_001_000_000, 0), (300_000_000_000, 1)):
-            look = await settler.look_at_key()
+            look = await settler.key.look_at_work()
             assert look is not None
             assert look.shown_pico == shown_pico
             with LedgerReader(path) as reader:
@@ -458,7 +459,7 @@ async def test_a_look_at_the_key_that_another_key_overtakes_says_nothing(tmp_pat
             await super().act(exchange)
 
     async with settler_on(path, Slow([None], ["7.00"])) as (settler, _heard):
-        look = asyncio.create_task(settler.look_at_key())
+        look = asyncio.create_task(settler.key.look_at_work())
         await asked.wait()
         settler.take_key(900, [])
         go_on.set()
@@ -508,7 +509,7 @@ async def test_a_server_without_accounts_is_taken_at_its_bound(tmp_path: Path) -
     make_ledger(path, [None, "chatcmpl-1"])
     ledger = LedgerThread(path)
     provider = OpenAiCompatible("vllm", None, model_id="m", key="", timeouts=TIMEOUTS, typed_price=None)
-    settler = Settler(provider, ledger, BACKOFF_S, lambda overruns: None, key_usage_at_start_pico=None)
+    settler = Settler(provider, ledger, BACKOFF_S, lambda overruns: None, KeyAccount(provider, ledger, None))
     with LedgerReader(path) as reader:
         settler.add(reader.open_attempts())
     assert settler.is_quiet, "it has nothing to say, so it is not asked"
