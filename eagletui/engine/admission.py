@@ -151,10 +151,11 @@ class Admissions:
         if sent:
             # A transaction of its own, so that either may be tried again: both are on disk before a byte goes out.
             await self.ledger.do(lambda writer: writer.mark_sent(sent))
+        sent_at = time.monotonic()
         back: list[ReadySample] = []
         for (ready, tag), manner, request, admission in zip(picked, manners, requests, admissions, strict=True):
             if admission.attempt_id is not None:
-                self._launch(ready, tag, manner, request, admission.attempt_id)
+                self._launch(ready, tag, manner, request, admission.attempt_id, sent_at)
                 continue
             self.pace.leave(tag)
             if admission.verdict != "not_queued":
@@ -277,7 +278,9 @@ class Admissions:
         price = self.market.endpoints[tag].price
         return self.bounds.hold(tag, ready.prompt_tokens, ready.max_tokens, price)
 
-    def _launch(self, ready: ReadySample, tag: str, manner: Manner, request: AdmitRequest, attempt_id: int) -> None:
+    def _launch(
+        self, ready: ReadySample, tag: str, manner: Manner, request: AdmitRequest, attempt_id: int, sent_at: float
+    ) -> None:
         self.dispatcher.launch(
             Flight(
                 ready=ready,
@@ -285,7 +288,7 @@ class Admissions:
                 manner=manner,
                 attempt_id=attempt_id,
                 hold_pico=request.hold_pico,
-                sent_at=time.monotonic(),
+                sent_at=sent_at,
             )
         )
 

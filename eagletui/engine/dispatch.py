@@ -46,7 +46,7 @@ class Flight:
     attempt_id: int
     hold_pico: int
     sent_at: float
-    """Monotonic seconds."""
+    """Monotonic seconds; the same for those that were admitted together."""
     generation_id: str | None = None
     """Once the headers arrived."""
     receiving: bool = True
@@ -166,21 +166,39 @@ class Dispatcher:
             self.crashed(error)
 
     async def _fly(self, flight: Flight) -> None:
+        is_own = False
         try:
             taken = await self._take(flight)
+            is_own = taken.failure is not None and await self._is_own(flight, taken.failure)
         except asyncio.CancelledError:
             taken = Taken(None, None, ABORTED)
         finally:
             del self.flights[flight.attempt_id]
-        self._learn(flight, taken)
-        self.land(flight, taken)
+        self._learn(flight, taken, is_own=is_own)
+        self.land(flight, taken, is_own=is_own)
 
-    def land(self, flight: Flight, taken: Taken) -> None:
-        """Make a row of what came of a request."""
+    async def _is_own(self, flight: Flight, failure: ProviderFailure) -> bool:
+        """Tell whether a failure is a throttle for what the sample asks."""
+        if not _is_throttle(failure):
+            return False
+        sample_id = flight.ready.sample.id
+        cause = self.throttles.throttled(flight.endpoint.tag, sample_id, flight.sent_at, time.monotonic())
+        if cause != "sample if alone" or len(self.flights) > 1:
+            return cause == "sample"
+        return not await self.ledger.do(lambda writer: writer.has_queued())
+
+    def land(self, flight: Flight, taken: Taken, *, is_own: bool = False) -> None:
+        """Make a row of what came of a request.
+
+        Args:
+            flight: the request.
+            taken: its reply or its failure.
+            is_own: it is a throttle for what the sample asks.
+        """
         judged = taken.judged
         stranger = None if judged is None else self.provider.stranger(judged.reply, flight.endpoint)
         outcome = (
-            self._failed(flight, taken.failure, taken.kept)
+            self._failed(flight, taken.failure, taken.kept, is_own=is_own)
             if taken.failure
             else self._answered(flight, taken, stranger)
         )
@@ -218,7 +236,7 @@ class Dispatcher:
 
         return await self.fleet.take(self.order(flight), on_headers, received)
 
-    def _learn(self, flight: Flight, taken: Taken) -> None:
+    def _learn(self, flight: Flight, taken: Taken, *, is_own: bool = False) -> None:
         failure, tag, now = taken.failure, flight.endpoint.tag, time.monotonic()
         if failure is None:
             self.pace.answered(tag, now, _tokens_per_s(taken))
@@ -237,7 +255,7 @@ class Dispatcher:
         breaker = self.pace.lanes[tag].breaker
         if failure.kind == "forbidden" or (failure.pause == "breaker" and breaker.answered_lately(now)):
             is_gone = breaker.failures + 1 >= SHUT_FAILURES
-        if failure.kind not in OF_THE_SAMPLE and failure.pause in (None, "breaker", "price"):
+        if not is_own and failure.kind not in OF_THE_SAMPLE and failure.pause in (None, "breaker", "price"):
             what = f"{failure.kind}, {failure.detail}"
             awaits = partial(self._awaits, tag)
             self.pace.failed(tag, what, flight.sent_at, now, awaits=awaits, at_once=is_gone)
@@ -269,11 +287,10 @@ class Dispatcher:
             next_turn=next_turn(sample.whole, sample.turn, judged.reply) if sample.whole is not None else None,
         )
 
-    def _failed(self, flight: Flight, failure: ProviderFailure, kept: Kept | None) -> Failed:
+    def _failed(self, flight: Flight, failure: ProviderFailure, kept: Kept | None, *, is_own: bool) -> Failed:
         cost_pico = failure.cost_pico_usd
         sample = flight.ready.sample
-        tag, tries = flight.endpoint.tag, sample.attempts - sample.excused + 1
-        is_own = _is_throttle(failure) and self.throttles.throttled(tag, sample.id, time.monotonic())
+        tries = sample.attempts - sample.excused + 1
         retry_at = self.retry.retry_at(failure, sample.key, tries, self.clock(), is_own=is_own)
         if retry_at is None:
             self.throttles.forget(sample.id)

@@ -61,6 +61,11 @@ class AttemptWriter(Writer):
             ).fetchone()
         return None if due is None else float(due)
 
+    def has_queued(self) -> bool:
+        """Tell whether a sample is queued that may be sent now or after a while: none that waits for another."""
+        due_at = self.next_due_at()
+        return due_at is not None and due_at < PARKED
+
     def books(self) -> Books:
         """Return where the money stands."""
         with self._transactions.reading() as connection:

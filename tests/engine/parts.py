@@ -1,17 +1,22 @@
 """Single parts of an engine, put together without the rest."""
 
 import json
+from types import SimpleNamespace
 from typing import cast
 
+from eagletui.core.drift import Verdict
 from eagletui.engine.admission import Admissions
-from eagletui.engine.answers import AnswerDesk
+from eagletui.engine.answers import AnswerDesk, ReadySample
 from eagletui.engine.budget import PromptBounds
-from eagletui.engine.dispatch import Dispatcher
+from eagletui.engine.dispatch import Dispatcher, Flight, RetryRule
+from eagletui.engine.fleet import Fleet
 from eagletui.engine.gates import Gates
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.load import StreamShare
-from eagletui.engine.market import Market
+from eagletui.engine.market import Market, unlisted
 from eagletui.engine.pace import Pace
+from eagletui.engine.spread import Manner
+from eagletui.providers.base import Provider
 
 
 def admissions_of(
@@ -36,6 +41,28 @@ def admissions_of(
         avoid={},
         crashed=crashed,
     )
+
+
+def dispatcher_of(pace: Pace, ledger: LedgerThread | None = None) -> Dispatcher:
+    """Make what keeps the flights, without a provider to fly to."""
+    return Dispatcher(
+        provider=cast(Provider, None),
+        model_id="m",
+        pace=pace,
+        fleet=cast(Fleet, None),
+        ledger=cast(LedgerThread, ledger),
+        retry=RetryRule(7, 3),
+        landed=lambda landing: None,
+        crashed=lambda error: None,
+        verdict_of=lambda tag: Verdict(),
+    )
+
+
+def flight_to(tag: str, sent_at: float, attempt_id: int = 1, sample_id: int = 1) -> Flight:
+    """Make a request under way of which nothing but its sample's row is known."""
+    manner = Manner("text", stream=False, logprobs=False)
+    ready = cast(ReadySample, SimpleNamespace(sample=SimpleNamespace(id=sample_id)))
+    return Flight(ready, unlisted(tag), manner, attempt_id, hold_pico=0, sent_at=sent_at)
 
 
 def offer_of_maker(usd_per_token: str) -> bytes:

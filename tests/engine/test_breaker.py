@@ -2,26 +2,20 @@
 
 import random
 import time
-from typing import cast
 
 import aiohttp
 import pytest
 
-from eagletui.core.drift import Verdict
-from eagletui.engine.answers import ReadySample
 from eagletui.engine.breaker import BREAK_FAILURES, BREAK_S, LOOK_MAX_S, LOOK_S, PATIENT_S
-from eagletui.engine.dispatch import SHUT_FAILURES, Dispatcher, Flight, RetryRule
-from eagletui.engine.fleet import Fleet
-from eagletui.engine.ledger_thread import LedgerThread
-from eagletui.engine.market import unlisted
+from eagletui.engine.dispatch import SHUT_FAILURES
 from eagletui.engine.pace import Pace
-from eagletui.engine.spread import Manner
 from eagletui.engine.taking import Taken
 from eagletui.ledger.reader import LedgerReader
 from eagletui.providers import errors
-from eagletui.providers.base import Provider, ProviderFailure
+from eagletui.providers.base import ProviderFailure
 from tests.engine.books import assert_books_agree, assert_every_sample_answered_once
 from tests.engine.conftest import NewRun
+from tests.engine.parts import dispatcher_of, flight_to
 from tests.forked import Constants
 from tests.provider_fixture import StartProvider
 
@@ -161,25 +155,6 @@ def test_a_person_puts_every_broken_endpoint_back(pace: Pace) -> None:
     pace.mend()
     assert set(picked(pace, now)) == {"a", "b"}
     assert pace.has_working_lane
-
-
-def dispatcher_of(pace: Pace) -> Dispatcher:
-    return Dispatcher(
-        provider=cast(Provider, None),
-        model_id="m",
-        pace=pace,
-        fleet=cast(Fleet, None),
-        ledger=cast(LedgerThread, None),
-        retry=RetryRule(7, 3),
-        landed=lambda landing: None,
-        crashed=lambda error: None,
-        verdict_of=lambda tag: Verdict(),
-    )
-
-
-def flight_to(tag: str, sent_at: float, attempt_id: int = 1) -> Flight:
-    manner = Manner("text", stream=False, logprobs=False)
-    return Flight(cast(ReadySample, None), unlisted(tag), manner, attempt_id, hold_pico=0, sent_at=sent_at)
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,24 @@
 
 import random
 from collections import deque
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from eagletui.engine.dispatch import RetryRule
+from eagletui.engine.ledger_thread import LedgerThread
+from eagletui.engine.pace import Pace
 from eagletui.engine.throttles import Throttles
+from eagletui.ledger.orders import Failed, Finished
+from eagletui.ledger.reader_throttles import ThrottlesReader
+from eagletui.ledger.writer import LedgerWriter
 from eagletui.providers import errors
 from tests.engine.books import assert_books_agree
 from tests.engine.conftest import NewRun
+from tests.engine.parts import dispatcher_of, flight_to
 from tests.forked import Constants
+from tests.ledger.build import Clock, answered_sample, make_ledger, queue, send
 from tests.provider_fixture import StartProvider
 
 PATIENCE = 50
@@ -37,7 +46,7 @@ def ask_in_turn(samples: int, chance: float, own: range = range(0), rounds: int 
         sample = queue.popleft()
         if sample not in own and dice.random() >= chance:
             throttles.answered("a", sample, float(now))
-        elif throttles.throttled("a", sample, float(now)):
+        elif throttles.throttled("a", sample, float(now), float(now)) == "sample":
             told.append(sample)
             throttles.forget(sample)
         else:
@@ -63,9 +72,106 @@ def test_samples_that_are_always_throttled_while_others_are_answered_are_told(ch
 def test_answers_to_requests_that_were_under_way_before_say_nothing() -> None:
     throttles = Throttles(PATIENCE)
     for times in range(10 * PATIENCE):
-        assert not throttles.throttled("a", 1, 100.0 + times)
+        assert throttles.throttled("a", 1, 100.0 + times, 100.0 + times) != "sample"
         throttles.answered("a", 2 + times, 99.0)
         throttles.answered("b", 2 + times, 1e6)
+
+
+def test_answers_to_requests_that_were_sent_together_with_the_throttled_one_count() -> None:
+    throttles = Throttles(PATIENCE)
+    assert throttles.throttled("a", 1, 100.0, 100.1) == "endpoint"
+    for sample in range(2, 12):
+        throttles.answered("a", sample, 100.0)
+    causes = [throttles.throttled("a", 1, 101.0 + times, 101.1 + times) for times in range(PATIENCE - 1)]
+    assert causes == ["endpoint"] * (PATIENCE - 2) + ["sample"]
+
+
+def causes_alone(throttles: Throttles, start: float, gap_s: float, times: int) -> list[str]:
+    return [throttles.throttled("a", 1, start + gap_s * n, start + gap_s * n) for n in range(times)]
+
+
+def test_the_last_sample_is_throttled_for_what_it_asks_where_its_endpoint_answered_others_and_long_takes_none() -> None:
+    throttles = Throttles(PATIENCE)
+    throttles.answered("a", 2, 50.0)
+    assert causes_alone(throttles, 100.0, 15.0, 9) == ["endpoint"] * 8 + ["sample if alone"], "120 s"
+    assert set(causes_alone(Throttles(PATIENCE), 100.0, 25.0, 20)) == {"endpoint"}, "nobody was ever answered"
+    throttles = Throttles(PATIENCE)
+    throttles.answered("a", 2, 50.0)
+    causes_alone(throttles, 100.0, 25.0, 4)
+    throttles.throttled("a", 3, 180.0, 180.0)
+    assert set(causes_alone(throttles, 200.0, 25.0, 6)) == {"endpoint"}, "another one is throttled too"
+
+
+def test_time_in_which_nobody_asked_is_not_waited_for() -> None:
+    throttles = Throttles(PATIENCE)
+    throttles.answered("a", 2, 50.0)
+    causes = causes_alone(throttles, 100.0, 10_000.0, 7)
+    assert causes == ["endpoint"] * 6 + ["sample if alone"], "each gap counts for 20 s"
+
+
+def test_another_engine_knows_from_the_ledger_what_the_first_was_told(tmp_path: Path) -> None:
+    clock = Clock(1000.0)
+    path = make_ledger(tmp_path / "ledger.sqlite", clock=clock, cap=10**9, stop_at=10**9)
+    first = Throttles(PATIENCE)
+    refused = Failed("void", "rate_limited", "HTTP 429", http_status=429, retry_at=1.0, excused=True)
+    causes = []
+    with LedgerWriter(path, clock) as writer:
+        queue(writer, *(f"s{number}" for number in range(PATIENCE + 2)))
+        for number in range(PATIENCE - 1):
+            clock.now += 1.0
+            attempt = send(writer, 1)
+            writer.finish([Finished(attempt, refused)])
+            causes.append(first.throttled("alpha", 1, clock.now, clock.now))
+            if number == 3:
+                overloaded = replace(refused, http_status=503, error_kind="overloaded")
+                writer.finish([Finished(send(writer, 2 + number), overloaded)])
+                first.throttled("alpha", 2 + number, clock.now, clock.now)
+            answered_sample(writer, 2 + number)
+            first.answered("alpha", 2 + number, clock.now)
+    with ThrottlesReader(path) as reader:
+        known = reader.throttled()
+    assert (known.waiting, known.answering) == ([1], ["alpha"])
+    second = Throttles(PATIENCE)
+    second.restore(known, lag_s=900.0)
+    assert set(causes) == {"endpoint"}
+    for now, cause in ((1100.0, "endpoint"), (1101.0, "endpoint"), (1102.0, "sample")):
+        assert first.throttled("alpha", 1, now, now) == cause
+        assert second.throttled("alpha", 1, now - 900.0, now - 900.0) == cause
+
+
+def test_a_run_in_which_none_waits_that_was_throttled_has_nothing_to_remember(tmp_path: Path) -> None:
+    path = make_ledger(tmp_path / "ledger.sqlite")
+    with LedgerWriter(path) as writer:
+        queue(writer, "a", "b")
+        failed = Failed("void", "rate_limited", "HTTP 429", http_status=429)
+        writer.finish([Finished(send(writer, 1), failed)])
+        answered_sample(writer, 2)
+    with ThrottlesReader(path) as reader:
+        assert reader.throttled() == ((), (), ())
+
+
+@pytest.mark.parametrize(("under_way", "queued", "is_own"), [(1, 0, True), (2, 0, False), (1, 1, False)])
+async def test_only_a_sample_without_others_is_alone(tmp_path: Path, under_way: int, queued: int, is_own: bool) -> None:
+    path = make_ledger(tmp_path / "ledger.sqlite")
+    with LedgerWriter(path) as writer:
+        queue(writer, "a", "b", "c")
+        send(writer, 1)
+        writer.park([2])
+        if not queued:
+            writer.park([3])
+    ledger = LedgerThread(path)
+    dispatcher = dispatcher_of(Pace({"alpha": 1.0}, 8), ledger)
+    dispatcher.throttles.answered("alpha", 9, 0.0)
+    for number in range(under_way):
+        dispatcher.flights[number] = flight_to("alpha", 0.0, number, sample_id=1)
+    for _ in range(10):
+        dispatcher.throttles.throttled("alpha", 1, 0.0, 0.0)
+        for wait in dispatcher.throttles._waits["alpha"].values():
+            wait.waited_s += 30.0
+    refused = errors.from_status(429, {}, b"")
+    assert await dispatcher._is_own(dispatcher.flights[0], refused) is is_own
+    assert not await dispatcher._is_own(dispatcher.flights[0], errors.from_status(500, {}, b""))
+    ledger.close()
 
 
 def test_an_own_throttle_uses_up_an_attempt() -> None:
@@ -88,4 +194,21 @@ def test_one_prompt_that_is_throttled_for_good_fails_in_the_end(new_run: NewRun,
     assert run.wait(run.start(constants=constants)) == 1, run.log()
     states = run.snapshot().states
     assert (states["failed"], states["tokenized"]) == (1, 11)
+    assert_books_agree(run, provider)
+
+
+def test_a_prompt_that_is_throttled_for_good_fails_also_where_all_were_asked_before(
+    new_run: NewRun, start_provider: StartProvider
+) -> None:
+    faults = '[[fault]]\nkind = "http_429"\nmatch = { prompt_contains = "cursed" }\nparams = { retry_after_s = 0 }\n'
+    provider = start_provider(faults)
+    prompts = [*(f"prompt {number}" for number in range(5)), "cursed"]
+    run = new_run(provider.api_url, prompts, provider=ONLY, pace={"max_attempts": 2})
+    constants: Constants = {
+        "eagletui.engine.pace": {"BACKOFF_S": 0.01},
+        "eagletui.engine.breaker": {"BREAK_S": 0.5},
+        "eagletui.engine.throttles": {"ALONE_S": 0.3},
+    }
+    assert run.wait(run.start("--exit-when-paused", constants=constants)) == 1, run.log()
+    assert run.snapshot().states["failed"] == 1
     assert_books_agree(run, provider)
