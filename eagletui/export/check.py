@@ -18,10 +18,11 @@ import torch
 from eagletui.core.draft_vocabulary import choose_vocabulary, read_vocabulary
 from eagletui.core.errors import RunError
 from eagletui.core.features import DTYPES, DType, FeatureLayers
-from eagletui.export import prepared
+from eagletui.export import prepared, target_head
 from eagletui.export.config_check import check_configs
 from eagletui.export.feature_files import FileForm, SpecForgeFile, SpeculatorsFile, files_like
 from eagletui.export.gathered import ids_digest
+from eagletui.export.head_check import check_head
 from eagletui.export.ledger_ids import ledger_digests
 from eagletui.export.trainer_files import read_record, trainer_rows
 from eagletui.export.trainer_folder import JOURNAL, ExportedRow, TrainerManifest, read_rows
@@ -69,8 +70,10 @@ def verify_export(
     counts = reading.counts if reading.counted_rows == len(rows) else None
     checks = [*reading.checks(), *_vocabulary(folder, manifest, counts)]
     if manifest.trainer == "specforge":
-        is_checkpoint = (model / "config.json").is_file()
-        checks += check_configs(folder, manifest, read_checkpoint(model) if is_checkpoint else None)
+        checkpoint = read_checkpoint(model) if (model / "config.json").is_file() else None
+        checks += check_configs(folder, manifest, checkpoint)
+        if checkpoint is not None and manifest.route == "offline" and target_head.is_needed(checkpoint):
+            checks.append(check_head(folder, checkpoint))
     if comparing is not None:
         comparing.close()
     if target is not None:

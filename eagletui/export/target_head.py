@@ -7,6 +7,7 @@ features, a draft model needs nothing of the target beyond this folder: config o
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,7 +30,7 @@ EMBEDDING_KEY: Final = "model.embed_tokens.weight"
 NORM_KEY: Final = "model.norm.weight"
 
 _WEIGHTS: Final = "model.safetensors"
-_INDEX: Final = "model.safetensors.index.json"
+INDEX: Final = "model.safetensors.index.json"
 _NOT_OF_A_HEAD: Final = ("auto_map", "quantization_config")
 
 
@@ -68,6 +69,19 @@ def head_bytes(checkpoint: Checkpoint) -> int:
     return 2 * 4 * checkpoint.vocab_size * checkpoint.hidden_size
 
 
+def wanted_keys(checkpoint: Checkpoint, places: Mapping[str, str]) -> dict[str, str]:
+    """Map the names of the folder's tensors to those in the target; the norm only where it has a usual name.
+
+    Args:
+        checkpoint: of the target.
+        places: of its weights, see `weight_places`.
+    """
+    wanted = {HEAD_KEY: checkpoint.head_key, EMBEDDING_KEY: checkpoint.embedding_key}
+    if checkpoint.norm_key in places:
+        wanted[NORM_KEY] = checkpoint.norm_key
+    return wanted
+
+
 def write_head(out: Path, checkpoint: Checkpoint, xxh3: str | None) -> None:
     """Write the folder; one of the same target is left as it is.
 
@@ -90,7 +104,7 @@ def write_head(out: Path, checkpoint: Checkpoint, xxh3: str | None) -> None:
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise ModelError(f"The head of {checkpoint.path} cannot be read: {clean_line(str(error), 300)}") from error
     folder.mkdir(mode=0o700, exist_ok=True)
-    (folder / _INDEX).unlink(missing_ok=True)
+    (folder / INDEX).unlink(missing_ok=True)
     temporary = folder / f".{_WEIGHTS}.{os.getpid()}.tmp"
     try:
         save_file(weights, temporary, metadata={"format": "pt"})
@@ -103,7 +117,7 @@ def write_head(out: Path, checkpoint: Checkpoint, xxh3: str | None) -> None:
     config = {name: value for name, value in config.items() if name not in _NOT_OF_A_HEAD}
     size = (folder / _WEIGHTS).stat().st_size
     index = {"metadata": {"total_size": size, "target_xxh3": xxh3}, "weight_map": dict.fromkeys(weights, _WEIGHTS)}
-    for name, content in (("config.json", {**config, "tie_word_embeddings": False}), (_INDEX, index)):
+    for name, content in (("config.json", {**config, "tie_word_embeddings": False}), (INDEX, index)):
         with Replacement(folder / name) as stream:
             stream.write(json.dumps(content, indent=2).encode() + b"\n")
 
@@ -111,9 +125,7 @@ def write_head(out: Path, checkpoint: Checkpoint, xxh3: str | None) -> None:
 def _weights(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
     """Read head, embedding and, where it has a usual name, the final norm; a tied head is the embedding once more."""
     places = weight_places(checkpoint.path)
-    wanted = {HEAD_KEY: checkpoint.head_key, EMBEDDING_KEY: checkpoint.embedding_key}
-    if checkpoint.norm_key in places:
-        wanted[NORM_KEY] = checkpoint.norm_key
+    wanted = wanted_keys(checkpoint, places)
     found = {}
     for name, key in wanted.items():
         with safe_open(checkpoint.path / places[key], framework="pt") as opened:
@@ -138,7 +150,7 @@ def _weights(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
 def _is_of(folder: Path, xxh3: str) -> bool:
     """Tell whether a whole folder of this target is there."""
     try:
-        stated = json.loads((folder / _INDEX).read_bytes())["metadata"]
+        stated = json.loads((folder / INDEX).read_bytes())["metadata"]
         return bool(stated["target_xxh3"] == xxh3 and stated["total_size"] == (folder / _WEIGHTS).stat().st_size)
     except (OSError, ValueError, KeyError, TypeError):
         return False

@@ -1,7 +1,9 @@
 """The head of targets that SpecForge cannot read where they lie, in a folder of its own."""
 
 import json
+import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from transformers import AutoConfig, AutoModelForImageTextToText
 
 from eagletui.cli.app import main
 from eagletui.export import target_head
+from eagletui.export.head_check import check_head
 from eagletui.models.checkpoint import read_checkpoint
 from eagletui.models.identity import weight_places
 from tests.export.exported_run import ExportedRun, add_samples, export, make_run, verify
@@ -52,6 +55,47 @@ def test_a_head_in_eight_bits_is_refused_whose_scales_would_be_lost(kimi: Export
     save_file(weights, file, {"format": "pt"})
     with pytest.raises(ValueError, match=r"is torch\.float8_e4m3fn, whose scales a head has no place for"):
         target_head._weights(checkpoint)
+
+
+def _change(head: Path, name: str, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    weights = load_file(head / "model.safetensors")
+    weights[name] = change(weights[name]).contiguous()
+    save_file(weights, head / "model.safetensors", metadata={"format": "pt"})
+
+
+def _one_bit(tensor: torch.Tensor) -> torch.Tensor:
+    tensor[3, 5] = -tensor[3, 5]
+    return tensor
+
+
+def test_a_folder_of_another_head_is_rejected_with_file_tensor_found_and_expected(
+    kimi: ExportedRun, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    export(kimi, "specforge", out)
+    head, checkpoint = out / "target_head", read_checkpoint(kimi.model)
+    assert check_head(out, checkpoint).ok
+    original = (head / "model.safetensors").read_bytes()
+    for name, change, said in (
+        ("lm_head.weight", _one_bit, r"lm_head\.weight differs in 1 of 32768 values .*; at \[3, 5\] found"),
+        ("model.embed_tokens.weight", lambda t: t.roll(1, 0), r"embed_tokens\.weight differs in \d+ of 32768 values"),
+        ("model.norm.weight", torch.ones_like, r"norm\.weight differs in \d+ of 64 values .* found 1, expected"),
+        ("lm_head.weight", lambda t: t.float(), r"lm_head\.weight has type F32, expected BF16 as "),
+        ("lm_head.weight", lambda t: t[:511], r"lm_head\.weight has shape \[511, 64\], expected \[512, 64\]"),
+    ):
+        _change(head, name, change)
+        found = check_head(out, checkpoint)
+        assert not found.ok
+        assert re.search(rf"^target_head/model\.safetensors: .*{said}", found.detail)
+        (head / "model.safetensors").write_bytes(original)
+    config = json.loads((head / "config.json").read_text())
+    (head / "config.json").write_text(json.dumps({**config, "vocab_size": 500}))
+    assert "target_head/config.json: vocab_size is 500, expected 512" in check_head(out, checkpoint).detail
+    (head / "config.json").write_text(json.dumps(config))
+    _change(head, "lm_head.weight", _one_bit)
+    assert "at [3, 5] found" in verify(kimi, out, code=1)["target_head"]
+    shutil.rmtree(head)
+    assert "target_head is missing" in check_head(out, checkpoint).detail
 
 
 @pytest.mark.slow
