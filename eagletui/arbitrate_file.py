@@ -8,11 +8,14 @@ from typing import Any, Final
 
 from eagletui.arbitration import Arbitration, Ruled, likelihood_objects
 from eagletui.core.fidelity import EVIDENCE, same_up_to_last_whole_character
+from eagletui.core.json_objects import finding_object
 from eagletui.core.opinions import Answer, Doubts, Question, canonical_ids, differing_spans, obstacle, sampled_length
 from eagletui.core.posterior import calibrate
 from eagletui.core.sampling import CUTS_FIRST, Sampling
 from eagletui.core.vocabulary import Vocabulary
-from eagletui.reconstruct import Job, Outcome, Progress, Recorded, finding_object, line_object
+from eagletui.recorded.lines import Progress
+from eagletui.recorded.reconstruct import Job, Outcome, line_object
+from eagletui.recorded.replies import Recorded
 from eagletui.tokens.answer import Rebuilt
 
 _PENALTIES: Final[Mapping[str, object]] = {

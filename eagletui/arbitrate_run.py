@@ -19,6 +19,7 @@ from eagletui.config.run_config import RunConfig, load_config
 from eagletui.core.errors import InputError, RunError
 from eagletui.core.fidelity import EVIDENCE, PROVED, Evidence, Usability
 from eagletui.core.findings import Finding
+from eagletui.core.json_objects import finding_object
 from eagletui.core.likelihood import FAR_OFF, KINDS, Likelihood, Structure, impostor_finding, structure_findings
 from eagletui.core.opinions import (
     ASKED,
@@ -41,7 +42,6 @@ from eagletui.ledger.reader_samples import ToRebuild
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.models.identity import hash_model
 from eagletui.rebuild import UNFINISHED
-from eagletui.reconstruct import finding_object
 from eagletui.runs.folder import RunFolder
 from eagletui.tokens.load import load_tokenizer
 

@@ -11,9 +11,10 @@ from eagletui.ledger.orders import NewPrompt, TokensResult
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.prompts.jsonl import SHAPES, PromptFile, PromptRecord
 from eagletui.prompts.preview import preview
-from eagletui.reconstruct import problem, read_ids, read_objects
+from eagletui.recorded.ids import RecordedIds, read_recorded_ids
+from eagletui.recorded.lines import problem, read_ids, read_objects
+from eagletui.recorded.validate import compare
 from eagletui.run_ids import RunIds
-from eagletui.validate import RecordedIds, compare, read_recorded_ids
 
 ENDPOINT: Final = "imported"
 """Stands where an endpoint's tag would."""

@@ -9,7 +9,8 @@ import pytest
 
 from eagletui.core.findings import Finding
 from eagletui.embedded.data import tokenizer_dir
-from eagletui.reconstruct import Outcome, prepare, read_recorded, reconstruct_file
+from eagletui.recorded.reconstruct import Outcome, prepare, reconstruct_file
+from eagletui.recorded.replies import read_recorded
 from eagletui.tokens.formats import load_format
 from eagletui.tokens.load import Tokenizer, load_tokenizer
 from eagletui.tokens.prompt import encode_rendered

@@ -11,10 +11,12 @@ import pytest
 from eagletui.core.fidelity import PROVED
 from eagletui.core.outputs import OutputFormat, Reasoning, Tools
 from eagletui.embedded.data import tokenizer_dir
-from eagletui.reconstruct import Outcome, Recorded, prepare, read_recorded, reconstruct_file
+from eagletui.recorded.ids import read_recorded_ids
+from eagletui.recorded.reconstruct import Outcome, prepare, reconstruct_file
+from eagletui.recorded.replies import Recorded, read_recorded
+from eagletui.recorded.validate import validate_file
 from eagletui.tokens.formats import list_formats, load_format
 from eagletui.tokens.load import Tokenizer, load_tokenizer
-from eagletui.validate import read_recorded_ids, validate_file
 from tests.tokens.test_formats_views import rows
 
 DATA = Path(__file__).parent / "data"

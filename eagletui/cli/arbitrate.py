@@ -91,7 +91,9 @@ class _FileJob(NamedTuple):
 def _of_file(job: _FileJob, json_: bool) -> int:
     from eagletui.arbitrate_file import arbitrate_file
     from eagletui.arbitration import Arbitration, load_arbiter
-    from eagletui.reconstruct import prepare, read_recorded, reconstruct_file, write_lines
+    from eagletui.recorded.lines import write_lines
+    from eagletui.recorded.reconstruct import prepare, reconstruct_file
+    from eagletui.recorded.replies import read_recorded
     from eagletui.tokens.formats import load_format
     from eagletui.tokens.load import load_tokenizer
 

@@ -156,7 +156,7 @@ def probe_config(config: RunConfig, requests: int) -> RunConfig:
 
 def probe_object(made: Probe) -> dict[str, Any]:
     """Return a probe as JSON values; money as decimal strings."""
-    from eagletui.reconstruct import finding_object
+    from eagletui.core.json_objects import finding_object
 
     return {
         "run": made.folder.name,
@@ -177,7 +177,7 @@ def print_probe(made: Probe, quantizations: Mapping[str, str | None]) -> None:
         quantizations: as the endpoints state them, by tag.
     """
     from eagletui.cli.reconstruct import print_findings
-    from eagletui.reconstruct import finding_object
+    from eagletui.core.json_objects import finding_object
 
     rows = []
     for tag, endpoint in made.endpoints.items():

@@ -64,7 +64,7 @@ def rebuild(
 
 def rebuild_object(made: "Rebuild") -> dict[str, Any]:
     """Return a rebuild as JSON values."""
-    from eagletui.reconstruct import finding_object
+    from eagletui.core.json_objects import finding_object
 
     return {
         "run": made.run,
@@ -106,7 +106,7 @@ def _in_order(figures: Mapping[str, int], order: tuple[str, ...]) -> dict[str, i
 
 
 def _print(made: "Rebuild") -> None:
-    from eagletui.reconstruct import finding_object
+    from eagletui.core.json_objects import finding_object
 
     before, after = made.figures(made.evidence, 0), made.figures(made.evidence, 1)
     kinds = [kind for kind in (*EVIDENCE, "-") if before[kind] or after[kind]]

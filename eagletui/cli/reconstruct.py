@@ -30,7 +30,9 @@ def reconstruct(
     A line is {"id", "request"?, "response"} with a whole API body, or {"id", "request"?, "events": [...]} with the
     decoded objects of a stream. Nothing is written when a line cannot be read.
     """
-    from eagletui.reconstruct import prepare, read_recorded, reconstruct_file, write_lines
+    from eagletui.recorded.lines import write_lines
+    from eagletui.recorded.reconstruct import prepare, reconstruct_file
+    from eagletui.recorded.replies import read_recorded
     from eagletui.tokens.formats import load_format
     from eagletui.tokens.load import load_tokenizer
 

@@ -24,9 +24,10 @@ def validate(
     `reconstruct` writes them, or {"id", "input_ids", "loss_mask"}, as `export --to jsonl` does. Ids that stand for the
     same bytes cut otherwise can be accepted; a finding, or a text that does not come back, ends with exit code 1.
     """
+    from eagletui.recorded.ids import read_recorded_ids
+    from eagletui.recorded.validate import context, validate_file
     from eagletui.tokens.formats import load_format
     from eagletui.tokens.load import load_tokenizer
-    from eagletui.validate import context, read_recorded_ids, validate_file
 
     output_format = load_format(fmt)
     loaded = load_tokenizer(tokenizer)

@@ -10,12 +10,15 @@ from hypothesis import strategies as st
 from eagletui.cli.app import main
 from eagletui.core.errors import InputError
 from eagletui.embedded.data import tokenizer_dir
-from eagletui.reconstruct import prepare, read_recorded, reconstruct_file, write_lines
+from eagletui.recorded.ids import RecordedIds, read_recorded_ids
+from eagletui.recorded.lines import write_lines
+from eagletui.recorded.reconstruct import prepare, reconstruct_file
+from eagletui.recorded.replies import read_recorded
+from eagletui.recorded.validate import compare, validate_file
 from eagletui.tokens.formats import load_format
 from eagletui.tokens.load import Tokenizer, load_tokenizer
-from eagletui.validate import RecordedIds, compare, read_recorded_ids, validate_file
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 TRUTH = DATA / "captures" / "kimi-shaped-truth.jsonl"
 SMOLLM2 = load_tokenizer(tokenizer_dir())
 

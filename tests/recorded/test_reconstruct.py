@@ -10,14 +10,16 @@ import pytest
 from eagletui.core.errors import EagleError, InputError
 from eagletui.core.outputs import OutputFormat
 from eagletui.embedded.data import tokenizer_dir
-from eagletui.reconstruct import Outcome, prepare, read_recorded, reconstruct_file, write_lines
+from eagletui.recorded.lines import write_lines
+from eagletui.recorded.reconstruct import Outcome, prepare, reconstruct_file
+from eagletui.recorded.replies import read_recorded
 from eagletui.tokens.formats import load_format
 from eagletui.tokens.load import Tokenizer, load_tokenizer
 from tests.commands import command
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 CAPTURES = DATA / "captures"
-FORMATS = Path(__file__).parents[1] / "eagletui" / "formats"
+FORMATS = Path(__file__).parents[2] / "eagletui" / "formats"
 
 
 @pytest.fixture(scope="module")
