@@ -18,7 +18,7 @@ from eagletui.engine.fitness import fits, needs_for, why_none
 from eagletui.engine.market import Market
 from eagletui.engine.pace import RAMP_PER_S, START_LIMIT
 from eagletui.engine.spread import manner
-from eagletui.ingest import Census, canaries_of, chosen_prompts, take_census
+from eagletui.ingest.census import Census, canaries_of, chosen_prompts, take_census
 from eagletui.models.identity import stored_hidden_size, stored_quantization, weight_files
 from eagletui.outlook import Outlook, Rates, learn, look_ahead
 from eagletui.providers.base import Endpoint, Sampling

@@ -20,7 +20,8 @@ from eagletui.core.chat import Message, Prompt
 from eagletui.core.errors import InputError, PromptFileError
 from eagletui.core.fidelity import CANARIES
 from eagletui.core.text import clean_line
-from eagletui.ingest import chosen_prompts, ingest, take_census
+from eagletui.ingest.adding import ingest
+from eagletui.ingest.census import chosen_prompts, take_census
 from eagletui.ledger.create import create_ledger
 from eagletui.ledger.filters import SampleFilter
 from eagletui.ledger.orders import NewPrompt
@@ -280,7 +281,7 @@ def test_files_read_in_a_process_of_their_own_give_the_same_run_and_the_same_pro
     shutil.copyfile(ledger, other)
     with IngestWriter(other) as writer:
         near = ingest(_section(first, second, answers=2), writer)
-    monkeypatch.setattr("eagletui.ingest.APART_BYTES", 1)
+    monkeypatch.setattr("eagletui.ingest.adding.APART_BYTES", 1)
     with IngestWriter(ledger) as writer:
         with pytest.raises(PromptFileError) as caught:
             ingest(_section(first, bad), writer)
@@ -306,7 +307,7 @@ def test_a_reader_that_is_killed_leaves_nothing_and_is_named(
             return super().add_prompts(batch, source_id)
 
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-    monkeypatch.setattr("eagletui.ingest.APART_BYTES", 1)
+    monkeypatch.setattr("eagletui.ingest.adding.APART_BYTES", 1)
     path = _file(tmp_path, "a.jsonl", *({"id": f"a{n}", "prompt": "x" * 100} for n in range(20_000)))
     with KillingWriter(ledger) as writer, pytest.raises(InputError, match="was killed by signal 9"):
         ingest(_section(path), writer)
@@ -317,7 +318,7 @@ def test_a_reader_that_fails_is_not_said_to_have_been_killed(
     tmp_path: Path, ledger: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-    monkeypatch.setattr("eagletui.ingest.APART_BYTES", 1)
+    monkeypatch.setattr("eagletui.ingest.adding.APART_BYTES", 1)
     path = _file(tmp_path, "a.jsonl", {"id": "a", "prompt": "x"})
     faulty = Canaries(("x",), 0, 0)
     with IngestWriter(ledger) as writer, pytest.raises(InputError, match=r"by a fault \(exit code 1\)"):

@@ -24,7 +24,7 @@ def add(
     """
     from eagletui.cli.unasked import made_at
     from eagletui.config.run_config import load_config
-    from eagletui.ingest import add_to
+    from eagletui.ingest.adding import add_to
     from eagletui.ledger.writer_ingest import IngestWriter
 
     folder = find(run)

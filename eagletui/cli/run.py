@@ -22,7 +22,7 @@ from eagletui.core.lifecycle import FINISHED_RUNS
 from eagletui.core.money import format_usd, pico_to_usd_string, usd_to_pico
 from eagletui.core.run_parts import RunPart
 from eagletui.core.text import clean_line
-from eagletui.ingest import Census
+from eagletui.ingest.census import Census
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import Verb
 from eagletui.runs.folder import RunFolder

@@ -9,7 +9,8 @@ import pytest
 from eagletui.cli.create import create_run, read_config
 from eagletui.config.sections import PromptsSection
 from eagletui.embedded.data import tokenizer_dir
-from eagletui.ingest import Census, add_to
+from eagletui.ingest.adding import add_to
+from eagletui.ingest.census import Census
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer_ingest import IngestWriter
 from eagletui.runs.folder import RunFolder
@@ -73,7 +74,7 @@ def test_prompts_that_went_into_a_run_which_was_just_replaced_are_not_said_to_be
         create_run(anew, replaces=True)
         return add_to(section, writer)
 
-    monkeypatch.setattr("eagletui.ingest.add_to", replaced_meanwhile)
+    monkeypatch.setattr("eagletui.ingest.adding.add_to", replaced_meanwhile)
     ended = eagletui("add", "small", write(tmp_path / "more.jsonl", {"prompt": "One more?"}))
     assert ended.code == 2
     assert "Run small was made anew while prompts were added, without them: add them again." in ended.err

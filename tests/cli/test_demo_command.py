@@ -7,7 +7,7 @@ import pytest
 from eagletui.cli import demo
 from eagletui.cli.create import read_config
 from eagletui.core.errors import ModelError
-from eagletui.ingest import take_census
+from eagletui.ingest.census import take_census
 from tests.cli.conftest import Command
 
 

@@ -24,7 +24,8 @@ from eagletui.config.run_config import RunConfig
 from eagletui.config.sections import PromptsSection
 from eagletui.core.errors import LockedError, RunError
 from eagletui.embedded.data import tokenizer_dir
-from eagletui.ingest import Census, ingest
+from eagletui.ingest.adding import ingest
+from eagletui.ingest.census import Census
 from eagletui.ledger import commands
 from eagletui.ledger.locks import RoleLock
 from eagletui.ledger.reader import LedgerReader

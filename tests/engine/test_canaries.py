@@ -8,7 +8,7 @@ from eagletui.config.sections import PromptsSection
 from eagletui.core.fidelity import CANARIES
 from eagletui.export.jsonl import export_jsonl
 from eagletui.export.rows import ALSO_POSSIBLE
-from eagletui.ingest import ingest
+from eagletui.ingest.adding import ingest
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.prompts.canaries import Canaries
 from tests.engine.conftest import NewRun

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from eagletui.config.sections import PromptsSection
-from eagletui.ingest import ingest
+from eagletui.ingest.adding import ingest
 from eagletui.ledger.create import create_ledger
 from eagletui.ledger.orders import NewPrompt
 from eagletui.ledger.writer import LedgerWriter
