@@ -5,7 +5,7 @@ choose among the raw texts that are left (`core/choice`), and then climbs the la
 logprob bytes, stream boundaries, and below those the canonical encoding with what a count can say about it.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -13,15 +13,13 @@ from eagletui.core.assembly import candidates
 from eagletui.core.chat import Prompt
 from eagletui.core.choice import Choice, TokenCounts, choose
 from eagletui.core.fidelity import REPLACEMENT, Evidence, Proof, Usability, judge_count
-from eagletui.core.outputs import Assembly, LossProfile, OutputFormat, Part, Text, fitted
+from eagletui.core.outputs import Assembly, LossProfile, OutputFormat, Part, fitted
 from eagletui.core.reply import UNREADABLE, Reply
-from eagletui.core.rung_logprobs import logprobs
-from eagletui.core.rung_served import served
-from eagletui.core.rung_streamed import pieces, streamed
 from eagletui.core.tokdiff import Span, align
 from eagletui.core.vocabulary import Vocabulary
 from eagletui.tokens.load import Tokenizer
 from eagletui.tokens.parts import encode_parts, measure_encoded, remembering
+from eagletui.tokens.proofs import climb
 from eagletui.tokens.reply_faults import (
     arguments_kept,
     sample_faults,
@@ -141,7 +139,17 @@ def rebuild(
         canonical = canonical[:billed]
     early = unsaid or isinstance(reply.stopped_by, str)
     around = None if early or reply.tool_calls or fmt.content.open else {fmt.reasoning.open, fmt.reasoning.close}
-    proofs = _proofs(reply, assembly, canonical, tokenizer, billed, applied, around, early, bool(stop_strings))
+    proofs = climb(
+        reply,
+        assembly,
+        canonical,
+        tokenizer,
+        billed,
+        applied,
+        around,
+        may_stop_early=early,
+        looks_for_stops=bool(stop_strings),
+    )
     rebuilt = _settle(reply, choice, canonical, proofs, tokenizer, billed, applied, unresolved, shows_tail)
     if unsaid and rebuilt.ended and not rebuilt.proved:
         rebuilt = _unsure_of_end(rebuilt)
@@ -192,97 +200,6 @@ def _unsure_of_end(rebuilt: Rebuilt) -> Rebuilt:
         reason=_sentence([why, rebuilt.reason]),
         excess=None,
     )
-
-
-def _shown(reply: Reply) -> list[str]:
-    """Texts of a reply in the order in which models write them."""
-    texts = [reply.reasoning, reply.content, *(call.name for call in reply.tool_calls)]
-    return [text for text in texts if text]
-
-
-def _proofs(
-    reply: Reply,
-    assembly: Assembly,
-    canonical: tuple[int, ...],
-    tokenizer: Tokenizer,
-    billed: int | None,
-    applied: int,
-    around: Collection[str] | None,
-    early: bool,
-    looks_for_stops: bool,
-) -> list[Proof]:
-    """What each rung says, best first."""
-    vocabulary = tokenizer.vocabulary
-    end_id = vocabulary.specials.get(assembly.end) if assembly.end is not None else None
-    shown = _shown(reply)
-    proofs = [
-        served(reply, shown, around, vocabulary, end_id, may_stop_early=early),
-        logprobs(reply, shown, around, vocabulary, end_id, canonical, offset=applied, may_stop_early=early),
-        _streamed(
-            reply,
-            assembly,
-            canonical,
-            tokenizer,
-            None if billed is None else billed - applied,
-            early or looks_for_stops,
-        ),
-    ]
-    return [proof for proof in proofs if proof is not None]
-
-
-def _streamed(
-    reply: Reply,
-    assembly: Assembly,
-    canonical: tuple[int, ...],
-    tokenizer: Tokenizer,
-    billed: int | None,
-    looks_for_stops: bool,
-) -> Proof | None:
-    """Lay the deltas along the raw text and judge them."""
-    if not reply.deltas:
-        return None
-    if reply.reasoning_kind in UNREADABLE:
-        return Proof("streamed", (), "the reasoning is not among the deltas")
-    if looks_for_stops:
-        return Proof("streamed", (), "the server looks for stop strings, so deltas need not end with a token")
-    if reply.finish_reason is None and assembly.end is not None:
-        return Proof("streamed", (), "the stream gives no finish reason, so it may have broken off")
-    if not assembly.verbatim:
-        return Proof("streamed", (), "the server strips text, so the deltas are not the raw text")
-    texts, between, after = _layout(assembly.parts, tokenizer.vocabulary)
-    stream = pieces(reply.deltas, texts, between) if texts is not None else None
-    if not stream:
-        return Proof("streamed", (), "the deltas are not the raw text")
-    return streamed(
-        stream,
-        tokenizer.vocabulary,
-        tokenizer.encode,
-        after=after,
-        billed=billed,
-        cut=assembly.end is None,
-        canonical=canonical,
-    )
-
-
-def _layout(
-    parts: Sequence[Part], vocabulary: Vocabulary
-) -> tuple[list[tuple[str, str]] | None, list[tuple[int, ...]], tuple[int, ...]]:
-    """Cut a raw text into the server's own texts, the structural tokens before each, and those after the last."""
-    texts: list[tuple[str, str]] = []
-    between: list[tuple[int, ...]] = []
-    pending: list[int] = []
-    for part in parts:
-        if isinstance(part, Text):
-            if part.field not in ("reasoning", "content") or (texts and not pending):
-                return None, [], ()
-            texts.append((part.field, part.text))
-            between.append(tuple(pending))
-            pending = []
-        elif part.text not in vocabulary.specials:
-            return None, [], ()
-        else:
-            pending.append(vocabulary.special_id(part.text))
-    return texts, between, tuple(pending)
 
 
 def _settle(
