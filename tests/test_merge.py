@@ -28,6 +28,7 @@ from eagletui.ledger.orders import AdmitRequest, NewPrompt
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.merge import merge_runs
 from eagletui.rebuild import rebuild_run
+from eagletui.runs.claims import Claim
 from eagletui.runs.folder import RunFolder
 from eagletui.runs.merged import mark_merged
 from tests.engine.run_folder import EngineRun
@@ -59,7 +60,8 @@ def _answered(prompts: Path, base_url: str, part: str | None) -> RunFolder:
             "check": {"on_breach": "warn", "max_drift_percent": 100.0},
         }
     )
-    folder, _ = create_run(with_options(config, part=part))
+    with Claim() as claim:
+        folder, _ = create_run(with_options(config, part=part), claim)
     run = EngineRun(folder)
     try:
         assert run.finish() == 0, run.log()

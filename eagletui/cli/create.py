@@ -20,6 +20,7 @@ from eagletui.ingest.adding import ingest
 from eagletui.ingest.census import Census, canaries_of, take_census
 from eagletui.ledger.locks import RoleLock, is_locked
 from eagletui.ledger.writer import LedgerWriter, create_ledger
+from eagletui.runs.claims import Claim
 from eagletui.runs.find import find
 from eagletui.runs.folder import RunFolder, runs_root, write_config_file
 from eagletui.runs.making import publish, restore, staged
@@ -90,16 +91,18 @@ def existing(name: str) -> RunFolder | None:
     return folder if folder.ledger_path.is_file() else None
 
 
-def create_run(config: RunConfig, *, replaces: bool = False) -> tuple[RunFolder, Census]:
+def create_run(config: RunConfig, claim: Claim, *, replaces: bool = False) -> tuple[RunFolder, Census]:
     """Make the folder, the ledger and the samples of a new run; on any error nothing is left of it.
 
     Args:
         config: what the run is to be.
+        claim: taken on the new run before it has its name, so that no other command replaces it at once.
         replaces: put it in the place of the run of that name, which is removed.
 
     Raises:
         BeingMadeError: another process makes it, or has put the same run in the old one's place.
-        RunError: the run to be replaced was used meanwhile.
+        LockedError: the run to be replaced is just being started.
+        RunError: it was used meanwhile.
         EagleError: the tokenizer, the format or the prompts are wrong, or the place cannot be written.
     """
     final = RunFolder(runs_root() / config.run.name)
@@ -131,6 +134,7 @@ def create_run(config: RunConfig, *, replaces: bool = False) -> tuple[RunFolder,
                 _refuse_empty(part, counted)
                 writer.set_stop_at(part.share(usd_to_pico(config.spend.stop_at_usd), counted.by_part))
                 writer.set_cap(part.share(usd_to_pico(config.spend.cap_usd), counted.by_part))
+        claim.take(stage)
         if replaces:
             replace_run(stage, final, partial(refuse_used, config=config, expected_at=old_made_at))
         else:

@@ -21,6 +21,7 @@ from eagletui.core.lifecycle import FINISHED_RUNS
 from eagletui.export.jsonl import DATA_FILE, export_jsonl
 from eagletui.ledger.filters import SampleFilter
 from eagletui.ledger.reader import LedgerReader
+from eagletui.runs.claims import Claim
 from eagletui.runs.folder import RunFolder
 
 NEEDED: Final = ("torch", "transformers", "safetensors", "accelerate", "gguf", "xxhash", "xllamacpp")
@@ -53,8 +54,9 @@ def run_demo(config: RunConfig, *, screens: bool, ascii_: bool = False, mouse: b
         ascii_: draw the app with ASCII only.
         mouse: let the app take the mouse.
     """
-    folder = prepare(config, existing(config.run.name))
-    code = work(folder, config, exit_when_paused=not screens, follows=not screens)
+    with Claim() as claim:
+        folder = prepare(config, existing(config.run.name), claim)
+        code = work(folder, config, claim, exit_when_paused=not screens, follows=not screens)
     if code is None:
         code = open_screens(folder, ascii_=ascii_, mouse=mouse)
     if code >= SIGNALLED:

@@ -17,6 +17,7 @@ from eagletui.core.text import clean_line
 from eagletui.ledger.filters import SampleFilter
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import AttemptRow, SampleRow
+from eagletui.runs.claims import Claim
 from eagletui.runs.folder import RunFolder, runs_root
 
 if TYPE_CHECKING:
@@ -117,11 +118,13 @@ def probe(config: RunConfig, requests: int) -> Probe:
     from eagletui.rebuild import rebuild_run
 
     small = probe_config(config, requests)
-    folder = prepare(small, None)
-    after_event = last_event(folder)
-    with interruptible() as interrupts:
-        joined = start_workers(folder, small, interrupts, exit_when_paused=True)
-        code = follow(folder, small, interrupts, after_event=after_event, joined=joined, patience_s=PATIENCE_S)
+    with Claim() as claim:
+        folder = prepare(small, None, claim)
+        after_event = last_event(folder)
+        with interruptible() as interrupts:
+            joined = start_workers(folder, small, interrupts, exit_when_paused=True)
+            claim.release()
+            code = follow(folder, small, interrupts, after_event=after_event, joined=joined, patience_s=PATIENCE_S)
     rebuilt = rebuild_run(folder)
     with LedgerReader(folder.ledger_path) as reader:
         books = reader.books()

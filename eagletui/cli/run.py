@@ -25,6 +25,7 @@ from eagletui.core.text import clean_line
 from eagletui.ingest.census import Census
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import Verb
+from eagletui.runs.claims import Claim
 from eagletui.runs.folder import RunFolder
 from eagletui.runs.making import BeingMadeError, await_made
 from eagletui.runs.merged import refuse_merged
@@ -75,15 +76,16 @@ def run(
     if folder is None or chosen.run.name != written.run.name:
         folder = existing(chosen.run.name)
     _check_key(chosen, folder, cap)
-    folder = prepare(chosen, folder, cap=cap, stop_at=stop_at)
     screens = not headless and not detach and on_terminal()
-    with LedgerReader(folder.ledger_path) as reader:
-        snapshot = reader.snapshot()
-    if not screens and not has_work(chosen, snapshot):
-        say(f"Run {folder.name} is {snapshot.run.state}: nothing is left to do.")
-        return outcome(folder, chosen, snapshot)
     follows = not screens and not detach
-    code = work(folder, chosen, exit_when_paused=follows, follows=follows)
+    with Claim() as claim:
+        folder = prepare(chosen, folder, claim, cap=cap, stop_at=stop_at)
+        with LedgerReader(folder.ledger_path) as reader:
+            snapshot = reader.snapshot()
+        if not screens and not has_work(chosen, snapshot):
+            say(f"Run {folder.name} is {snapshot.run.state}: nothing is left to do.")
+            return outcome(folder, chosen, snapshot)
+        code = work(folder, chosen, claim, exit_when_paused=follows, follows=follows)
     if code is None and detach:
         say(f"Run {folder.name} is under way. Look at it with: eagletui attach {folder.name}")
         for check in lifetime_checks(os.environ):
@@ -164,13 +166,14 @@ def with_present_cap(config: RunConfig, folder: RunFolder) -> RunConfig:
 
 
 def prepare(
-    config: RunConfig, folder: RunFolder | None, *, cap: str | None = None, stop_at: str | None = None
+    config: RunConfig, folder: RunFolder | None, claim: Claim, *, cap: str | None = None, stop_at: str | None = None
 ) -> RunFolder:
     """Make the run, or take up the existing one, and apply the money options.
 
     Args:
         config: what the run is to be.
         folder: the existing run; None to make one.
+        claim: taken on the run, to be held until its engine works.
         cap: dollars, over the config's.
         stop_at: the same.
 
@@ -180,23 +183,23 @@ def prepare(
     limits: tuple[tuple[Verb, str | None], ...] = (("stop-at", stop_at), ("cap", cap))
     orders = [(verb, arguments(verb, [text])) for verb, text in limits if text is not None]
     if folder is None:
-        folder = _make(config)
+        folder = _make(config, claim)
     else:
-        _go_on(folder, config)
+        _go_on(folder, config, claim)
     for verb, args in orders:
         say(order(folder, verb, args).result)
     return folder
 
 
-def _make(config: RunConfig, *, replaces: bool = False) -> RunFolder:
+def _make(config: RunConfig, claim: Claim, *, replaces: bool = False) -> RunFolder:
     """Make the run, in the place of the one of its name or not, or join another command that makes the same one."""
     while True:
         try:
-            folder, made = create_run(config, replaces=replaces)
+            folder, made = create_run(config, claim, replaces=replaces)
         except BeingMadeError as error:
             say(f"{error} This command joins it.")
             if (joined := await_made(config.run.name)) is not None:
-                _go_on(joined, config, joins=True)
+                _go_on(joined, config, claim, joins=True)
                 return joined
             replaces = False
         else:
@@ -213,7 +216,7 @@ def _say_made(folder: RunFolder, config: RunConfig, made: Census) -> None:
         say(sentence)
 
 
-def _go_on(folder: RunFolder, config: RunConfig, *, joins: bool = False) -> None:
+def _go_on(folder: RunFolder, config: RunConfig, claim: Claim, *, joins: bool = False) -> None:
     """Take up the run, or make it anew; one that another command has just made is never made anew."""
     refuse_merged(folder)
     job = job_at_work(folder)
@@ -222,8 +225,9 @@ def _go_on(folder: RunFolder, config: RunConfig, *, joins: bool = False) -> None
     config.secret()
     if not joins and (fields := to_make_anew(folder, config)):
         say(f"Run {folder.name} never asked anything; it is made anew with other {', '.join(fields)}.")
-        _make(config, replaces=True)
+        _make(config, claim, replaces=True)
         return
+    claim.take(folder)
     for sentence in take_up(folder, config):
         say(sentence)
     _say_how_far(folder)

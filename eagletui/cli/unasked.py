@@ -9,6 +9,7 @@ from eagletui.core.lifecycle import WorkerRole
 from eagletui.core.money import usd_to_pico
 from eagletui.ledger.locks import is_locked
 from eagletui.ledger.reader import LedgerReader
+from eagletui.runs.claims import unclaimed
 from eagletui.runs.folder import RunFolder, runs_root
 from eagletui.runs.making import BeingMadeError
 from eagletui.runs.workers import is_alive
@@ -23,7 +24,7 @@ def to_make_anew(folder: RunFolder, config: RunConfig) -> list[str]:
     Nothing may be lost by it: no request and no imported answer, no prompts beside the config's, nothing ordered since.
 
     Raises:
-        LockedError: it could be, but a worker other than the engine lives.
+        LockedError: it could be, but a worker other than the engine lives, or a command is just starting it.
     """
     frozen = _frozen_changes(folder, config)
     in_place = folder.path.resolve() == (runs_root() / config.run.name).resolve()
@@ -34,7 +35,8 @@ def to_make_anew(folder: RunFolder, config: RunConfig) -> list[str]:
             f"Run {folder.name} was made with other {', '.join(frozen)}, and its {role} works: another command may "
             "just be starting it. Wait until it ends to make the run anew, or use --name for a new run."
         )
-    return frozen
+    with unclaimed(folder):
+        return frozen
 
 
 def made_at(folder: RunFolder) -> float:

@@ -9,6 +9,7 @@ from eagletui.core.lifecycle import FINISHED_RUNS
 from eagletui.ledger import commands
 from eagletui.ledger.locks import is_locked
 from eagletui.ledger.reader import LedgerReader
+from eagletui.runs.claims import Claim
 from eagletui.runs.folder import RunFolder
 from eagletui.runs.workers import SpawnRole, is_alive, spawn, wait_ready
 
@@ -20,12 +21,13 @@ PROVIDER_GRACE_S = 60
 """The embedded provider ends so long after the last engine."""
 
 
-def work(folder: RunFolder, config: RunConfig, *, exit_when_paused: bool, follows: bool) -> int | None:
+def work(folder: RunFolder, config: RunConfig, claim: Claim, *, exit_when_paused: bool, follows: bool) -> int | None:
     """Start what the run needs and follow it to its end; an interrupt ends the engine started here from the first on.
 
     Args:
         folder: the run.
         config: its config.
+        claim: on the run; given up once the engine works.
         exit_when_paused: the engine ends with a pause.
         follows: False returns None once the workers are ready, unless a person has interrupted by then.
 
@@ -38,6 +40,7 @@ def work(folder: RunFolder, config: RunConfig, *, exit_when_paused: bool, follow
     after_event = last_event(folder)
     with interruptible() as interrupts:
         joined = start_workers(folder, config, interrupts, exit_when_paused=exit_when_paused)
+        claim.release()
         if follows or interrupts.count:
             return follow(folder, config, interrupts, after_event=after_event, joined=joined)
     return None

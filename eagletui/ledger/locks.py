@@ -74,7 +74,7 @@ class RoleLock:
         deadline = time.monotonic() + _PROBE_S
         self.path.parent.mkdir(mode=0o700, exist_ok=True)
         descriptor = self._lock(deadline)
-        while not _lies_at(descriptor, self.path):  # the run was replaced or moved while its lock was waited for
+        while not lies_at(descriptor, self.path):  # the run was replaced or moved while its lock was waited for
             os.close(descriptor)
             descriptor = self._lock(deadline)
         holder = Holder(os.getpid(), socket.gethostname(), time.time(), self._job)
@@ -109,7 +109,7 @@ class RoleLock:
 
     def is_in_place(self) -> bool:
         """Tell whether the lock is held on the file that lies at its path, and not on one that was moved or removed."""
-        return self._descriptor is not None and _lies_at(self._descriptor, self.path)
+        return self._descriptor is not None and lies_at(self._descriptor, self.path)
 
     def __enter__(self) -> Self:
         """Take the lock."""
@@ -134,7 +134,8 @@ class RoleLock:
         return f"The {self.role} of {self.path.parent.parent.name} is already running: {who}. Attach to it or stop it."
 
 
-def _lies_at(descriptor: int, path: Path) -> bool:
+def lies_at(descriptor: int, path: Path) -> bool:
+    """Tell whether an open file is the one that lies at a path now."""
     with contextlib.suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(descriptor), path.stat())
     return False

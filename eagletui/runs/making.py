@@ -8,6 +8,7 @@ from typing import Final
 
 from eagletui.core.errors import LockedError, RunError
 from eagletui.ledger.locks import RoleLock, is_locked, lock_file
+from eagletui.runs.claims import unclaimed
 from eagletui.runs.folder import RunFolder, create_folder, runs_root
 
 _POLL_S: Final = 0.02
@@ -83,14 +84,14 @@ def replace(stage: RunFolder, final: RunFolder, check: Callable[[RunFolder], Non
     Args:
         stage: the new run.
         final: the old one, in whose place the new one comes.
-        check: raises where the old one must stay; it is called while no engine can start.
+        check: raises where the old one must stay; it is called while nobody can start it.
 
     Raises:
-        LockedError: an engine works on the old one.
+        LockedError: an engine works on the old one, or a command is just starting it.
         RunError: the place cannot be written.
     """
     old = _set_aside(final)
-    with RoleLock(final.path, "engine"):
+    with RoleLock(final.path, "engine"), unclaimed(final):
         check(final)
         shutil.rmtree(old.path, ignore_errors=True)
         publish(final, old)

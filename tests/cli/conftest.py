@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from eagletui.cli.app import main
+from eagletui.runs.claims import Claim
 from eagletui.runs.folder import RunFolder
 
 
@@ -123,5 +124,6 @@ def made_run(make_config: MakeConfig, runs: Path) -> RunFolder:
     """A run of four queued samples, without workers."""
     from eagletui.cli.create import create_run, read_config
 
-    folder, _ = create_run(read_config(str(make_config())))
+    with Claim() as claim:
+        folder, _ = create_run(read_config(str(make_config())), claim)
     return folder

@@ -13,6 +13,7 @@ from eagletui.ingest.adding import add_to
 from eagletui.ingest.census import Census
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer_ingest import IngestWriter
+from eagletui.runs.claims import Claim
 from eagletui.runs.folder import RunFolder
 from eagletui.tokens.load import load_tokenizer
 from tests.cli.conftest import Command, MakeConfig
@@ -71,7 +72,8 @@ def test_prompts_that_went_into_a_run_which_was_just_replaced_are_not_said_to_be
     anew = read_config(str(make_config(temperature=0.5)))
 
     def replaced_meanwhile(section: PromptsSection, writer: IngestWriter) -> tuple[Census, int]:
-        create_run(anew, replaces=True)
+        with Claim() as claim:
+            create_run(anew, claim, replaces=True)
         return add_to(section, writer)
 
     monkeypatch.setattr("eagletui.ingest.adding.add_to", replaced_meanwhile)

@@ -31,6 +31,7 @@ from eagletui.ledger.locks import RoleLock
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.snapshot import KEY_USAGE
 from eagletui.ledger.writer import LedgerWriter
+from eagletui.runs.claims import Claim
 from eagletui.runs.folder import RunFolder
 from eagletui.runs.making import BeingMadeError
 from eagletui.runs.workers import SpawnRole, WorkerStatus, is_alive, spawn, workers
@@ -52,6 +53,12 @@ def _end_workers(runs: Path) -> Iterator[None]:
                 with suppress(ProcessLookupError):
                     os.kill(worker.pid, signal.SIGKILL)
         _until(partial(_none_lives, folder))
+
+
+def prepared(config: RunConfig, folder: RunFolder | None) -> RunFolder:
+    """Make or take up a run, and do not start it after all."""
+    with Claim() as claim:
+        return prepare(config, folder, claim)
 
 
 def _until(holds: Callable[[], bool]) -> None:
@@ -151,7 +158,7 @@ def test_a_run_that_never_asked_anything_is_made_anew_from_a_corrected_config(
     make_config: MakeConfig, made_run: RunFolder, runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     corrected = read_config(str(make_config(prompts=3, temperature=0.5)))
-    prepare(corrected, made_run)
+    prepared(corrected, made_run)
     assert "never asked anything; it is made anew with other sampling.temperature." in capsys.readouterr().err
     with LedgerReader(made_run.ledger_path) as reader:
         assert reader.snapshot().samples == 3
@@ -178,7 +185,7 @@ def test_a_run_that_another_command_is_just_starting_or_has_ordered_something_of
     other = read_config(str(make_config(temperature=0.5)))
     for role in ("provider", "watcher", "extractor"):
         with RoleLock(made_run.path, role), pytest.raises(LockedError, match=f"its {role} works"):
-            prepare(other, made_run)
+            prepared(other, made_run)
     assert to_make_anew(made_run, other) == ["sampling.temperature"]
     with LedgerWriter(made_run.ledger_path) as writer:
         writer.set_max_in_flight(3)
@@ -188,6 +195,50 @@ def test_a_run_that_another_command_is_just_starting_or_has_ordered_something_of
     assert to_make_anew(made_run, other) == ["sampling.temperature"]
     commands.issue(made_run.ledger_path, "pause", {})
     assert to_make_anew(made_run, other) == [], "the order would be lost"
+
+
+def test_a_run_is_not_made_anew_from_when_it_has_its_name_until_its_engine_works(
+    make_config: MakeConfig, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = read_config(str(make_config()))
+    corrected = read_config(str(make_config(temperature=0.5)))
+    tried = []
+
+    def other_command(final: RunFolder) -> None:
+        with pytest.raises(LockedError, match="Another command is just starting run small"):
+            prepared(corrected, final)
+        with Claim() as claim, pytest.raises(LockedError, match="Another command is just starting run small"):
+            create_run(corrected, claim, replaces=True)
+        tried.append(read_config("small").sampling.temperature)
+
+    with Claim() as claim:
+        with monkeypatch.context() as patched:
+            patched.setattr("eagletui.cli.run._say_made", lambda final, *_: other_command(final))
+            folder = prepare(mine, None, claim)
+        other_command(folder)
+        with Claim() as another:
+            assert prepare(mine, folder, another) == folder, "the same run may be started by several"
+            claim.release()
+            other_command(folder)
+    assert tried == [1.0, 1.0, 1.0]
+    assert prepared(corrected, folder) == folder
+    assert read_config("small").sampling.temperature == 0.5
+
+
+def test_a_command_that_waited_while_its_run_was_made_anew_sees_the_new_one(
+    make_config: MakeConfig, made_run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corrected = read_config(str(make_config(temperature=0.5)))
+
+    def replaced_meanwhile(folder: RunFolder, config: RunConfig) -> list[str]:
+        with Claim() as claim:
+            create_run(corrected, claim, replaces=True)
+        return []
+
+    mine = read_config("small")
+    monkeypatch.setattr("eagletui.cli.run.to_make_anew", replaced_meanwhile)
+    with pytest.raises(RunError, match=r"sampling\.temperature: 0\.5 there, 1\.0 here"):
+        prepared(mine, made_run)
 
 
 def test_a_run_that_is_used_while_it_is_made_anew_stays(
@@ -200,7 +251,7 @@ def test_a_run_that_is_used_while_it_is_made_anew_stays(
 
     monkeypatch.setattr("eagletui.cli.create.ingest", used_meanwhile)
     with pytest.raises(RunError, match="was started or changed while it was to be made anew"):
-        prepare(read_config(str(make_config(temperature=0.5))), made_run)
+        prepared(read_config(str(make_config(temperature=0.5))), made_run)
     assert [path.name for path in runs.iterdir()] == ["small"]
     with LedgerReader(made_run.ledger_path) as reader:
         assert reader.run().state == "running"
@@ -223,15 +274,16 @@ def test_of_two_commands_that_make_a_run_anew_the_second_joins_the_first(
         nonlocal overtaken
         if not overtaken:
             overtaken = True
-            create_run(first, replaces=True)
+            with Claim() as claim:
+                create_run(first, claim, replaces=True)
         return check_config(config, key=key)
 
     monkeypatch.setattr("eagletui.cli.create.check_config", second)
     if first == mine:
-        assert prepare(mine, made_run) == made_run
+        assert prepared(mine, made_run) == made_run
     else:
         with pytest.raises(RunError, match=r"sampling\.temperature: 0\.7 there, 0\.5 here"):
-            prepare(mine, made_run)
+            prepared(mine, made_run)
     assert "was made anew by another process. This command joins it." in capsys.readouterr().err
     assert read_config("small").sampling.temperature == temperature
     assert [path.name for path in runs.iterdir()] == ["small"]
@@ -302,7 +354,8 @@ def test_a_copied_or_moved_run_is_gone_on_with_where_it_lies(
 
 def test_limit_and_name_make_another_run(eagletui: Command, make_config: MakeConfig, runs: Path) -> None:
     config = with_options(read_config(str(make_config())), name="tiny", limit=1)
-    folder, _ = create_run(config)
+    with Claim() as claim:
+        folder, _ = create_run(config, claim)
     assert folder.name == "tiny"
     assert sum(_status(eagletui, "tiny")["samples"].values()) == 1
     assert eagletui("run", str(make_config()), "--name", "no/way").code == 2
@@ -375,12 +428,12 @@ def test_a_command_whose_engine_comes_second_joins_the_first(
 def test_a_command_joins_another_one_that_makes_the_same_run(
     eagletui: Command, make_config: MakeConfig, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def made_elsewhere(config: RunConfig, *, replaces: bool) -> tuple[RunFolder, Census]:
-        create_run(config, replaces=replaces)
+    def made_elsewhere(config: RunConfig, claim: Claim, *, replaces: bool) -> tuple[RunFolder, Census]:
+        create_run(config, claim, replaces=replaces)
         raise BeingMadeError("Run small is being made by another process.")
 
     monkeypatch.setattr("eagletui.cli.run.create_run", made_elsewhere)
-    with LedgerReader(prepare(read_config(str(make_config())), None).ledger_path) as reader:
+    with LedgerReader(prepared(read_config(str(make_config())), None).ledger_path) as reader:
         assert reader.snapshot().samples == 4
 
 

@@ -1,0 +1,90 @@
+"""Keep a run in its place from when it is made, or taken up, until its engine works.
+
+A run that never asked anything may be made anew from another config. A command that is about to start such a run holds
+a claim on it; others that start the same one share it. Whoever makes the run anew asks for a claim of its own alone.
+"""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from eagletui.core.errors import LockedError, RunError
+from eagletui.ledger.locks import lies_at
+from eagletui.runs.folder import RunFolder
+
+
+class Claim:
+    """A shared lock on a file of the run, which moves with its folder and ends with this process."""
+
+    def __init__(self) -> None:
+        """Hold nothing yet."""
+        self._descriptor: int | None = None
+
+    def take(self, folder: RunFolder) -> None:
+        """Claim the run that lies at a path, in place of one claimed before; wait while it is being replaced.
+
+        Raises:
+            RunError: there is none, or its folder cannot be written.
+        """
+        self.release()
+        path = _path(folder)
+        while True:
+            descriptor = _open(path)
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            if lies_at(descriptor, path):
+                break
+            os.close(descriptor)
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Give it up. May be called twice."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> Self:
+        """Return it."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give it up."""
+        self.release()
+
+
+@contextlib.contextmanager
+def unclaimed(folder: RunFolder) -> Iterator[None]:
+    """Let nobody claim the run during the block.
+
+    Raises:
+        LockedError: somebody has claimed it.
+        RunError: its folder cannot be written.
+    """
+    descriptor = _open(_path(folder))
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LockedError(
+                f"Another command is just starting run {folder.name}. Go on once it has, or use --name for a new run."
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _path(folder: RunFolder) -> Path:
+    return folder.path / "locks" / "start.lock"
+
+
+def _open(path: Path) -> int:
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise RunError(f"{path} cannot be written: {error.strerror}.") from error
