@@ -232,7 +232,7 @@ def _trainer_object(done: "TrainerExport", rule: LoaderRule) -> dict[str, Any]:
             )
         ],
         "commands": done.commands,
-        "command": manifest.command,
+        "command": manifest.command or None,
         "notes": done.notes,
     }
 

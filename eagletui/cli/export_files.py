@@ -18,7 +18,7 @@ from eagletui.core.loaders import (
     fitting_length,
     largest_limit,
 )
-from eagletui.core.row_order import VALIDATION_PERCENT, split_text, unusual_split
+from eagletui.core.row_order import VALIDATION_PERCENT, one_sided, split_text, unusual_split
 from eagletui.export.rows import Census
 from eagletui.export.selection import read_selection
 from eagletui.export.token_file import Exported, census_object
@@ -173,7 +173,9 @@ def _split_notes(done: Exported) -> list[str]:
 
 def _jsonl_notes(name: str, done: Exported) -> list[str]:
     """Say what the trainers that read the file do with it, and what to export for them instead."""
-    notes = []
+    # The trainer splits the rows itself, and one row it cannot split.
+    alone = one_sided(1, 0, name, computed=False) if done.census.samples == 1 else None
+    notes = [] if alone is None else [alone]
     if done.is_split and done.validation_rows:
         notes.append(
             f"The last {done.validation_rows:,} rows are the same ones in every export, a tenth of the prompts: set "
@@ -188,7 +190,9 @@ def _jsonl_notes(name: str, done: Exported) -> list[str]:
 
 
 def print_commands(commands: Sequence[str]) -> None:
-    """Print what to run, with how as comments of a shell."""
+    """Print what to run, with how as comments of a shell; nothing where there is nothing to run."""
+    if not commands:
+        return
     order = ", one after the other" if len(commands) > 1 else ""
     serves = any(command.startswith("vllm serve ") for command in commands)
     print(f"# Next{order}{'; vllm serve stays up, in a shell of its own' if serves else ''}:")
@@ -219,12 +223,12 @@ def _limit(rule: LoaderRule, done: Exported, target: "ExportTarget | None", aske
 
 
 def _prepare_commands(done: Exported, target: "ExportTarget | None", limit: int) -> list[str]:
-    """What to run for speculators: preparation; where the layers are known, server and the training too."""
+    """What to run for speculators: preparation; where the layers are known, server and the training too, if it can."""
     prepared = done.file.absolute().with_name("prepared")
     name = done.model_id if target is None else target.name
     parts = ["speculators", "prepare-data", "--model", name, "--data", str(done.file.absolute())]
     prepare = shlex.join([*parts, "--output", str(prepared), "--seq-length", str(limit), "--no-skip-token-freq"])
-    if target is None:
+    if target is None or done.census.samples < 2:
         return [prepare]
     from eagletui.export.training import SPECULATORS_RATIO, speculators_commands
 

@@ -59,17 +59,37 @@ def unusual_split(rows: int, held_out: int, percent: float) -> str | None:
     """Say that a set holds out far more or less than was asked, as small sets may; None where it does not.
 
     Args:
-        rows: of the set, at least one.
+        rows: of the set, at least one; of a single one there is no split.
         held_out: of those, to validate on.
         percent: what was asked.
     """
     share = _share(rows, held_out)
-    if percent <= 0 or percent / USUAL_FACTOR <= share <= percent * USUAL_FACTOR:
+    if rows < 2 or percent <= 0 or percent / USUAL_FACTOR <= share <= percent * USUAL_FACTOR:
         return None
     return (
         f"{held_out:,} of {rows:,} rows, {share:.1f} %, are to validate on, and {percent:g} % were asked: each "
         "prompt's side follows from its key alone, so that later exports move no row across, and a small set may lie "
         "off. More prompts even it out; nothing is wrong with the rows."
+    )
+
+
+def one_sided(rows: int, held_out: int, run: str, *, computed: bool) -> str | None:
+    """Say what to do about a set that speculators refuses, for one of its sides has no rows; None where both have.
+
+    Args:
+        rows: of the set, at least one.
+        held_out: of those, to validate on.
+        run: name of the run.
+        computed: rows have features.
+    """
+    if 0 < held_out < rows:
+        return None
+    what = "of one row" if rows == 1 else "of rows to validate on alone" if held_out else "without rows to validate on"
+    extract = f"eagletui extract {run}, " if computed else ""
+    return (
+        f"speculators refuses a set {what}: no command trains on this one. Add prompts with eagletui add {run} "
+        f"PROMPTS, then eagletui run with its config, {extract}and the same export again: rows that are there stay on "
+        "their side, and a new one fills the other."
     )
 
 

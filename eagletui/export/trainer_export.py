@@ -24,7 +24,7 @@ from eagletui.core.loaders import (
     LoaderRule,
     SampleLength,
 )
-from eagletui.core.row_order import VALIDATION_PERCENT, place_rows, unusual_split
+from eagletui.core.row_order import VALIDATION_PERCENT, one_sided, place_rows, unusual_split
 from eagletui.export import mapping, prepared, target_head, training
 from eagletui.export.feature_files import (
     FeaturePlace,
@@ -119,7 +119,7 @@ class TrainerExport:
     coverage: float
     """Share of sampled tokens that the draft vocabulary holds."""
     commands: tuple[str, ...]
-    """In order; the last one trains."""
+    """In order; the last one trains. None for a set that the trainer refuses."""
     notes: tuple[str, ...]
     """What to know before training, one sentence each."""
     removed: int = 0
@@ -174,7 +174,7 @@ def _export(folder: RunFolder, out: Path, asked: Asked, reader: LedgerReader, ta
         limits = trainer_limits(asked.rule, asked.max_length, gathered.longest, target.checkpoint, online=asked.online)
         commands = _commands(out, asked, target, vocabulary, limits, rows)
         manifest = _manifest(folder, reader, asked, target, gathered, rows, facts, percent)
-        manifest = replace(manifest, command=commands[-1], max_length=limits.max_length)
+        manifest = replace(manifest, command=commands[-1] if commands else "", max_length=limits.max_length)
         if earlier is not None:
             _require_same(out, earlier, manifest)
         form, plan = None, None
@@ -291,7 +291,10 @@ def _commands(
 ) -> list[str]:
     if asked.trainer == "specforge":
         return training.specforge_commands(out, target.facts, limits.max_length, online=asked.online)
-    ratio = training.train_ratio(sum(row.part == "train" for row in rows), len(rows))
+    train_rows = sum(row.part == "train" for row in rows)
+    if not 0 < train_rows < len(rows):
+        return []  # the trainer refuses it; a note says what to do
+    ratio = training.train_ratio(train_rows, len(rows))
     return training.speculators_commands(
         out,
         target.facts,
@@ -406,9 +409,11 @@ def _told(
     limits: Limits,
 ) -> TrainerExport:
     validation_rows = sum(row.part == "validation" for row in rows)
-    unusual = unusual_split(len(rows), validation_rows, manifest.validation_percent)
+    split = unusual_split(len(rows), validation_rows, manifest.validation_percent)
+    if asked.trainer == "speculators":
+        split = one_sided(len(rows), validation_rows, manifest.run, computed=not asked.online) or split
     lengths = tuple(gathered.lengths())
-    notes = training.notes(asked.trainer, target.name, target.checkpoint, len(rows), online=asked.online)
+    notes = training.notes(asked.trainer, target.name, target.checkpoint, online=asked.online)
     return TrainerExport(
         out=out,
         manifest=manifest,
@@ -421,5 +426,5 @@ def _told(
         by_text_changed=gathered.by_text_changed,
         coverage=vocabulary.coverage(gathered.counts),
         commands=tuple(commands),
-        notes=(*notes, *limits.notes(lengths), *(() if unusual is None else (unusual,))),
+        notes=(*notes, *limits.notes(lengths), *(() if split is None else (split,))),
     )

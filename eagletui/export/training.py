@@ -45,7 +45,7 @@ _TARGET_FIELDS: Final = (
 
 def train_ratio(train_rows: int, rows: int) -> float:
     """Return the share that speculators turns into exactly this many training rows, `int(rows * share)`."""
-    return 1.0 if train_rows == rows else round((train_rows + 0.5) / rows, 9)
+    return round((train_rows + 0.5) / rows, 9)
 
 
 def speculators_commands(
@@ -164,14 +164,13 @@ def write_specforge_configs(
         _write_json(out / DRAFT_CONFIG, _draft_config(checkpoint, vocabulary_size))
 
 
-def notes(trainer: Trainer, model: str, checkpoint: Checkpoint | None, rows: int, *, online: bool) -> Iterator[str]:
+def notes(trainer: Trainer, model: str, checkpoint: Checkpoint | None, *, online: bool) -> Iterator[str]:
     """Yield what to know before training, one sentence each.
 
     Args:
         trainer: which.
         model: the target's name in the command.
         checkpoint: its folder; None where none is known.
-        rows: of the set.
         online: the trainer runs the target itself.
     """
     if checkpoint is None:
@@ -184,8 +183,6 @@ def notes(trainer: Trainer, model: str, checkpoint: Checkpoint | None, rows: int
             f"SpecForge 0.2.0 cannot read the head of {checkpoint.path} where it lies: the run config names "
             f"{target_head.FOLDER} in this folder, its embedding, norm and head with the decoder's config."
         )
-    if trainer == "speculators" and rows < 2:
-        yield "speculators refuses a set of one row: it wants rows to validate on."
     if online and trainer == "specforge":
         yield "The deployment in the run config is a start for one machine with two GPUs: set its devices."
 

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eagletui.core.errors import InputError
-from eagletui.core.row_order import PlacedRow, joins_validation, place_rows, split_text, unusual_split
+from eagletui.core.row_order import PlacedRow, joins_validation, one_sided, place_rows, split_text, unusual_split
 
 KEYS = st.lists(st.text("abcdef0123456789", min_size=1, max_size=6), unique=True, min_size=1, max_size=60)
 
@@ -98,6 +98,19 @@ def test_a_set_that_holds_out_far_more_or_less_than_asked_says_so_and_moves_no_r
     assert unusual_split(len(keys), len(held_out), 10.0) is None
     assert [unusual_split(100, part, 10.0) is None for part in (4, 5, 20, 21)] == [False, True, True, False]
     assert unusual_split(12, 0, 0.0) is None, "nothing was to be held out"
+
+
+def test_a_set_with_rows_on_one_side_alone_is_said_to_be_refused_with_what_to_do() -> None:
+    assert unusual_split(1, 0, 10.0) is None, "one row cannot be split"
+    assert one_sided(2, 1, "b3", computed=True) is None
+    told = one_sided(1, 0, "b3", computed=True)
+    assert told == (
+        "speculators refuses a set of one row: no command trains on this one. Add prompts with eagletui add b3 "
+        "PROMPTS, then eagletui run with its config, eagletui extract b3, and the same export again: rows that are "
+        "there stay on their side, and a new one fills the other."
+    )
+    assert "without rows to validate on" in str(one_sided(4, 0, "b3", computed=False))
+    assert "of rows to validate on alone" in str(one_sided(4, 4, "b3", computed=False))
 
 
 def test_a_sample_that_left_is_taken_out_where_asked_and_nobody_changes_sides() -> None:

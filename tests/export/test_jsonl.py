@@ -117,6 +117,20 @@ def test_the_file_says_that_trainers_train_on_all_of_it_to_people_and_in_json(
     assert all(note in told for note in printed["notes"])
 
 
+def test_a_file_of_one_row_says_that_speculators_refuses_it_and_how_to_add_more(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = create_run(tmp_path / "run", None)
+    answer_samples(run, [((1, 2), (3, 4))])
+    assert _run("export", str(run.path), "--to", "jsonl", "--out", str(tmp_path / "out"), "--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert (
+        "refuses a set of one row: no command trains on this one. Add prompts with eagletui add run PROMPTS"
+        in (printed["notes"][0])
+    )
+    assert [command.split()[:2] for command in printed["commands"]] == [["speculators", "prepare-data"]]
+
+
 def test_answers_to_one_prompt_lie_on_one_side(tmp_path: Path) -> None:
     rows = [
         TrainingRow(f"p{prompt}.a{answer}", (1, 2), (0, 1), "served", "usable", None, "d", None, 1, 1, 0, False)
@@ -241,7 +255,7 @@ def test_the_commands_name_the_layers_where_the_runs_target_is_known(
     assert len(json.loads(capsys.readouterr().out)["commands"]) == 1
     model = save_tiny_model(tmp_path / "model", "qwen3")
     known = create_run(tmp_path / "known", model)
-    answer_samples(known, [((1, 2), (3, 4, 5))])
+    answer_samples(known, [((1, 2), (3, 4, 5)), ((1, 2), (3, 4))])
     assert _run("export", str(known.path), "--to", "jsonl", "--out", str(tmp_path / "out"), "--json") == 0
     _, server, training = json.loads(capsys.readouterr().out)["commands"]
     assert '"eagle_aux_hidden_state_layer_ids": [2, 4, 5, 8]' in server
