@@ -4,6 +4,7 @@ import contextlib
 import errno
 import functools
 import io
+import itertools
 import keyword
 import os
 import sys
@@ -149,7 +150,10 @@ def _run(args: list[str]) -> int:
 
         near = difflib.get_close_matches(args[0], COMMANDS, n=1)
         hint = f" Did you mean {near[0]}?" if near else ""
-        _fail(InputError(f"No command is called {clean_line(args[0], 40)}.{hint} See: eagletui --help"))
+        error = InputError(f"No command is called {clean_line(args[0], 40)}.{hint} See: eagletui --help")
+        if _wants_json(args):
+            _print_json_error(str(error))
+        _fail(error)
     return _dispatch(f"eagletui {command.name}", command.name, _load(command.module, command.name), args[1:])
 
 
@@ -197,15 +201,38 @@ def _dispatch(program: str, name: str, function: Callable[..., int | None], args
     """Parse the arguments of one command, run it and return its exit code."""
     import typer
 
+    given: list[dict[str, Any]] = []
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     # A verb's value may begin with a dash: `ctl RUN cap -1` is an amount, and said to be a wrong one.
     settings = {"help_option_names": ["--help", "-h"], "ignore_unknown_options": name == "ctl"}
-    app.command(name, context_settings=settings)(_ending(function))
+    app.command(name, context_settings=settings)(functools.wraps(function)(lambda **options: given.append(options)))
+    said = io.StringIO()
+    code: object = None
     try:
-        app(args=args, prog_name=program)
+        with contextlib.redirect_stderr(said):
+            app(args=args, prog_name=program)
     except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 0 if end.code is None else 2
-    return 0
+        code = end.code
+    try:
+        if given:
+            _ending(function)(**given[0])
+        if code:
+            _fail_usage(said.getvalue(), args)
+    except SystemExit as end:
+        code = end.code
+    return code if isinstance(code, int) else 0 if code is None else 2
+
+
+def _fail_usage(said: str, args: Sequence[str]) -> NoReturn:
+    """Say what is wrong with the arguments of a command, whose parser said it in words of its own."""
+    if _wants_json(args):
+        _print_json_error(clean_block(said.rpartition("Error: ")[2].strip()))
+    print(said.rstrip(), file=sys.stderr)
+    raise SystemExit(InputError.exit_code)
+
+
+def _wants_json(args: Sequence[str]) -> bool:
+    return "--json" in itertools.takewhile(lambda arg: arg != "--", args)
 
 
 def _ending(function: Callable[..., int | None]) -> Callable[..., None]:

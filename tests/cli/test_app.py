@@ -66,6 +66,24 @@ def test_with_json_an_error_is_one_object_too_and_stays_a_line_for_people(eaglet
         assert ended.err == f"eagletui: {ended.json['error']}\n"
 
 
+@pytest.mark.parametrize(
+    ("args", "error"),
+    [
+        (("run", "--nope"), "No such option: --nope"),
+        (("run", "small.toml"), "No such option: --json"),
+        (("status",), "Missing argument 'RUN'"),
+        (("extract", "small", "--engine", "tpu"), "'tpu' is not one of"),
+        (("statsu", "small"), "No command is called statsu. Did you mean status? See: eagletui --help"),
+    ],
+)
+def test_with_json_wrong_usage_is_one_object_too(eagletui: Command, args: tuple[str, ...], error: str) -> None:
+    ended = eagletui(*args, "--json")
+    assert (ended.code, set(ended.json), ended.json["ok"]) == (2, {"ok", "error"}, False)
+    assert error in ended.json["error"]
+    assert ended.err.splitlines()[-1].endswith(ended.json["error"].splitlines()[-1]), "people read it too"
+    assert eagletui(*args[:1], "--", "--json").out == "", "that is no option"
+
+
 def test_with_json_an_error_about_a_hostile_name_is_one_object_in_ascii(eagletui: Command) -> None:
     name = "no\udcff\x9b31mwhere.toml"
     for args in (("plan", name), ("audit", "--tokenizer", name, "--format", "smollm2")):
