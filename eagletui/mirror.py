@@ -9,16 +9,16 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
 from eagletui.core.errors import EagleError, RunError
 from eagletui.core.reports import Report
 from eagletui.core.text import clean_line
+from eagletui.files.remote import Remote
+from eagletui.files.replacement import Replacement
 from eagletui.ledger.backup import back_up
 from eagletui.ledger.reader import LedgerReader
-from eagletui.remote import Remote
 from eagletui.runs.folder import RunFolder
 
 EVERY_S: Final = 30.0
@@ -158,13 +158,9 @@ class _FolderPlace:
 
     def put(self, file: Path, name: str) -> None:
         final = self._path / name
-        temporary = final.with_name(f".{final.name}.tmp")
         try:
             final.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            shutil.copyfile(file, temporary)
-            temporary.chmod(0o600)
-            temporary.replace(final)
+            with file.open("rb") as content, Replacement(final, alone=True) as stream:
+                shutil.copyfileobj(content, stream)
         except OSError as error:
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
             raise RunError(f"{final}: {error.strerror or error}") from error

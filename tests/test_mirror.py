@@ -11,11 +11,11 @@ import pytest
 
 from eagletui.core.errors import InputError, RunError
 from eagletui.embedded.server import ServeOptions
+from eagletui.files.remote import Remote
 from eagletui.ledger.backup import back_up
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.mirror import LedgerMirror, MirrorThread
-from eagletui.remote import Remote
 from eagletui.runs.folder import RunFolder
 from tests.engine.run_folder import EngineRun, make_run
 from tests.provider_fixture import serve_in_thread

@@ -11,7 +11,7 @@ from eagletui.cli.output import bytes_text, print_json, short_path
 from eagletui.cli.standing import standing_line
 from eagletui.core.errors import InputError
 from eagletui.core.text import clean_line
-from eagletui.export.replacement import Replacement
+from eagletui.files.replacement import Replacement
 from eagletui.runs.find import find
 
 _HEAD_BYTES: Final = 2_048

@@ -25,7 +25,7 @@ from eagletui.embedded.faults import FaultScript, load_faults
 from eagletui.embedded.front import Front
 from eagletui.embedded.market import DEMO_WINDOW, ENDPOINTS, MODEL_SLUG, Window
 from eagletui.embedded.replay import ReplayBackend, load_recordings
-from eagletui.private_file import replace_private
+from eagletui.files.replacement import replace_text
 
 HOST = "127.0.0.1"
 log = logging.getLogger("eagletui.embedded")
@@ -191,4 +191,4 @@ def write_address(path: Path, server: RunningServer) -> None:
         "backend": server.front.backend.name,
         "model_id": MODEL_SLUG,
     }
-    replace_private(path, json.dumps(content))
+    replace_text(path, json.dumps(content))

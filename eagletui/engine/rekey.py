@@ -15,8 +15,8 @@ from eagletui.engine.connect import connect
 from eagletui.engine.fleet import Fleet
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.settle import Settler
+from eagletui.files.replacement import replace_text
 from eagletui.ledger.writer import LedgerWriter
-from eagletui.private_file import replace_private
 from eagletui.providers.base import KeyStatus, Provider
 from eagletui.runs.folder import RunFolder
 
@@ -114,7 +114,7 @@ def remember_key(folder: RunFolder, key: str) -> None:
         OSError: it cannot be written; the old one stays.
     """
     salt = secrets.token_bytes(hashlib.blake2b.SALT_SIZE)
-    replace_private(_path(folder), f"{salt.hex()}:{_mark(salt, key)}")
+    replace_text(_path(folder), f"{salt.hex()}:{_mark(salt, key)}")
 
 
 def _path(folder: RunFolder) -> Path:

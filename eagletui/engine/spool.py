@@ -18,6 +18,8 @@ from typing import Final
 
 import msgspec
 
+from eagletui.files.appending import append_whole
+from eagletui.files.flushing import flush_folder
 from eagletui.ledger.codecs import Packed, pack_bytes, unpack_bytes
 from eagletui.providers.base import Encoding, FailureKind, ProviderFailure, RawReply
 
@@ -181,36 +183,21 @@ class Spool:
         path = self._folder / f"{self._name}-{time.time_ns()}{SUFFIX}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         segment = _Segment(path, os.open(path, flags, 0o600))
-        _sync_folder(self._folder)
+        flush_folder(self._folder)
         self._segments.append(segment)
         return segment
 
 
 def _append(segment: _Segment, batch: list[Kept]) -> int:
-    """Write and flush frames and return their size; a write that fails leaves no torn frame before later ones."""
+    """Write and flush frames and return their size."""
     data = b"".join(map(_frame, batch))
-    try:
-        left = memoryview(data)
-        while left:
-            left = left[os.write(segment.descriptor, left) :]
-        os.fdatasync(segment.descriptor)
-    except OSError:
-        os.ftruncate(segment.descriptor, segment.size_bytes)
-        raise
+    append_whole(segment.descriptor, data, segment.size_bytes)
     return len(data)
 
 
 def _frame(kept: Kept) -> bytes:
     data = msgspec.msgpack.encode(kept)
     return _HEAD.pack(len(data), zlib.crc32(data)) + data
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def segments(folder: Path, name: str = "") -> list[Path]:

@@ -21,12 +21,13 @@ from safetensors.torch import save
 from eagletui.core.errors import RunError
 from eagletui.core.features import AUX_LAYERS, SLOTS
 from eagletui.export.gathered import Gathered
-from eagletui.export.replacement import Replacement, flush_folder
 from eagletui.export.trainer_folder import JOURNAL, ROWS, ExportedRow, FeatureFile, Journal, read_rows
 from eagletui.extract.fp8 import SCALES, Quantized
 from eagletui.extract.manifest import find_manifest
 from eagletui.extract.shards import Record, ShardReader
 from eagletui.extract.storage import open_storage
+from eagletui.files.flushing import flush_folder
+from eagletui.files.replacement import Replacement
 
 STORED: Final = "bfloat16"
 """Type of the states in every trainer's files."""

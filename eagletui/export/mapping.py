@@ -8,7 +8,7 @@ from typing import Final
 import torch
 
 from eagletui.core.draft_vocabulary import DraftVocabulary
-from eagletui.export.replacement import Replacement
+from eagletui.files.replacement import Replacement
 
 MAPPING_FILE: Final = "vocab_mapping/vocab_mapping.pt"
 

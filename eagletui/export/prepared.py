@@ -19,7 +19,8 @@ import torch
 from eagletui.core.draft_vocabulary import DraftVocabulary
 from eagletui.core.errors import InputError
 from eagletui.export.gathered import SampleIds
-from eagletui.export.replacement import Replacement, flush_file, flush_folder
+from eagletui.files.flushing import flush_file, flush_folder
+from eagletui.files.replacement import Replacement
 
 STATE_FILE: Final = "state.json"
 """Without it nothing loads: removed before the folder changes, written last."""

@@ -20,7 +20,8 @@ from eagletui.core.errors import InputError, ModelError
 from eagletui.core.features import DTYPES
 from eagletui.core.loaders import LoaderRule
 from eagletui.core.text import clean_line
-from eagletui.export.replacement import Replacement, flush_file, flush_folder
+from eagletui.files.flushing import flush_file, flush_folder
+from eagletui.files.replacement import Replacement
 from eagletui.models.checkpoint import Checkpoint
 from eagletui.models.identity import weight_places
 

@@ -13,9 +13,9 @@ import msgspec
 from eagletui.core.errors import RunError
 from eagletui.core.loaders import SampleLength
 from eagletui.export.held_out import validation_last
-from eagletui.export.replacement import Replacement, made
 from eagletui.export.rows import Census, TrainingRow, selected_rows, training_rows
 from eagletui.export.selection import Selection
+from eagletui.files.replacement import Replacement, made
 from eagletui.ledger.reader import LedgerReader
 from eagletui.runs.folder import RunFolder
 

@@ -23,10 +23,10 @@ from eagletui.core.loaders import TORCHSPEC_CACHE
 from eagletui.core.loss_mask import run_lengths
 from eagletui.export.jsonl import export_jsonl
 from eagletui.export.limits import sglang_positions
-from eagletui.export.replacement import Replacement
 from eagletui.export.token_file import Exported
 from eagletui.export.torchspec_config import LayerOutputs, TrainedOn, write_config
 from eagletui.export.trainer_target import target_if_known
+from eagletui.files.replacement import Replacement
 from eagletui.ledger.reader import LedgerReader
 from eagletui.models.checkpoint import Checkpoint, read_checkpoint
 from eagletui.runs.folder import RunFolder

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from eagletui.export.replacement import Replacement
+from eagletui.files.replacement import Replacement
 
 if TYPE_CHECKING:
     from eagletui.models.checkpoint import Checkpoint

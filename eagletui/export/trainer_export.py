@@ -37,7 +37,6 @@ from eagletui.export.feature_files import (
 )
 from eagletui.export.gathered import Gathered, gathered_rows, ids_digest
 from eagletui.export.limits import Limits, trainer_limits
-from eagletui.export.replacement import Replacement
 from eagletui.export.trainer_folder import (
     JOURNAL,
     ExportedRow,
@@ -53,6 +52,7 @@ from eagletui.export.trainer_target import ExportTarget, target_of_features, tar
 from eagletui.export.vocabulary import kept_vocabulary, vocabulary_digest
 from eagletui.extract.acknowledged import gone_shards
 from eagletui.extract.space import DiskSpace, size_text
+from eagletui.files.replacement import Replacement
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_features import FeaturesReader
 from eagletui.models.norm import load_norm

@@ -18,7 +18,7 @@ import msgspec
 from eagletui.core.errors import LockedError, RunError
 from eagletui.core.loaders import Route, Trainer
 from eagletui.core.row_order import Part, PlacedRow
-from eagletui.export.replacement import Replacement
+from eagletui.files.replacement import Replacement
 
 FORMAT: Final = "eagletui-trainer-1"
 MANIFEST: Final = "manifest.json"

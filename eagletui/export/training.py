@@ -10,8 +10,8 @@ from eagletui.core.draft_vocabulary import DEFAULT_SIZE
 from eagletui.core.loaders import Trainer
 from eagletui.export import target_head
 from eagletui.export.mapping import MAPPING_FILE
-from eagletui.export.replacement import Replacement
 from eagletui.export.trainer_folder import TargetFacts
+from eagletui.files.replacement import Replacement
 from eagletui.models.checkpoint import Checkpoint
 
 SPECFORGE_CONFIG: Final = "specforge.json"

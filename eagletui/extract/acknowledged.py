@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from eagletui.core.errors import RunError
-from eagletui.extract.line_list import append_line
-from eagletui.extract.shards import MARK, flush_folder
+from eagletui.extract.shards import MARK
+from eagletui.files.appending import append_line
+from eagletui.files.flushing import flush_folder
 
 ACKNOWLEDGED: Final = "acknowledged.jsonl"
 

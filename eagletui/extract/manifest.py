@@ -6,17 +6,15 @@ the truth.
 """
 
 import json
-import os
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
 from eagletui.core.errors import RunError
 from eagletui.core.features import DType, FeatureLayers, Stored
-from eagletui.extract.line_list import append_line
-from eagletui.extract.shards import flush_file, flush_folder
+from eagletui.files.appending import append_line
+from eagletui.files.replacement import replace_text
 
 FORMAT: Final = "eagletui-features-1"
 
@@ -104,7 +102,8 @@ class ListedShard:
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Put the manifest into the folder, whole or not at all."""
-    _replace(folder / MANIFEST, json.dumps(asdict(manifest), indent=2) + "\n")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    replace_text(folder / MANIFEST, json.dumps(asdict(manifest), indent=2) + "\n")
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -166,7 +165,8 @@ def add_to_shard_list(folder: Path, shard: ListedShard) -> None:
 
 def write_shard_list(folder: Path, shards: Iterable[ListedShard]) -> None:
     """Replace the list, whole or not at all."""
-    _replace(folder / SHARD_LIST, "".join(f"{_line(shard)}\n" for shard in shards))
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    replace_text(folder / SHARD_LIST, "".join(f"{_line(shard)}\n" for shard in shards))
 
 
 def read_shard_list(folder: Path) -> tuple[ListedShard, ...]:
@@ -196,19 +196,3 @@ def _line(shard: ListedShard) -> str:
     if not shard.sample_ids:
         del told["sample_ids"]
     return json.dumps(told)
-
-
-def _replace(path: Path, text: str) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        flush_file(temporary)
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            temporary.unlink()
-        raise
-    flush_folder(path.parent)

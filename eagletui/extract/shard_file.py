@@ -10,7 +10,8 @@ from typing import Final, Self
 from eagletui.core.errors import RunError
 from eagletui.core.features import shard_path
 from eagletui.extract.open_shard import OpenShard
-from eagletui.extract.shards import SealedSample, SealedShard, flush_folder, hash_file
+from eagletui.extract.shards import SealedSample, SealedShard, hash_file
+from eagletui.files.flushing import flush_folder
 
 FLUSH_BYTES: Final = 32 * 1024 * 1024
 """Written between two flushes, so that the last one is short. While one goes on, as much again is written."""

@@ -6,7 +6,6 @@ In fp8 there is `hidden_states_scales` float32 [N, 1, 1] too, and the metadata's
 """
 
 import json
-import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from safetensors import SafetensorError, safe_open
 from eagletui.core.errors import RunError
 from eagletui.core.features import DTYPES, SLOTS, Stored, shard_number
 from eagletui.extract import fp8
+from eagletui.files.flushing import flush_folder
 
 TENSORS: Final = ("token_ids", "loss_mask", "hidden_states", "offsets")
 MARK: Final = ".ack"
@@ -87,20 +87,6 @@ class Record(NamedTuple):
     """int64 [T]"""
     hidden_states: torch.Tensor
     """[T, 4, H]"""
-
-
-def flush_file(path: Path) -> None:
-    """Wait until a file's content is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def flush_folder(folder: Path) -> None:
-    """Wait until a folder's names are on the disk."""
-    flush_file(folder)
 
 
 def hash_file(path: Path) -> str:

@@ -16,7 +16,7 @@ import xxhash
 
 from eagletui.core.features import shard_number
 from eagletui.extract.shards import hash_file, remove_orphans, shard_files
-from eagletui.remote import Remote
+from eagletui.files.remote import Remote
 
 UNSENT: Final = "unsent"
 """In a features folder: shards for a storage elsewhere, until they are sent."""

@@ -5,6 +5,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from eagletui.files.flushing import flush_file
 from eagletui.ledger.connection import connect_reader, mapped_errors
 
 
@@ -27,11 +28,7 @@ def back_up(ledger: Path, copy: Path) -> None:
                 # All pages in one step: under WAL that is one moment, and a step at a time would begin again at
                 # every commit of another connection.
                 source.backup(target, pages=-1)
-        descriptor = os.open(temporary, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        flush_file(temporary)
         temporary.replace(copy)
     finally:
         temporary.unlink(missing_ok=True)

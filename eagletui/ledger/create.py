@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from eagletui.core.errors import LedgerError
+from eagletui.files.flushing import flush_folder
 from eagletui.ledger.connection import mapped_errors, prepare_writer
 from eagletui.ledger.disk import refuse_network_disk
 from eagletui.ledger.migrate import create_schema
@@ -78,15 +79,6 @@ def create_ledger(
                 # The last connection to close folds the WAL into the file, so one rename publishes everything.
                 connection.close()
         temporary.rename(path)
-        _flush_folder(path.parent)
+        flush_folder(path.parent)  # money must not be reserved in a file that a power cut can make nameless
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _flush_folder(folder: Path) -> None:
-    """Flush the rename to disk: money must not be reserved in a file that a power cut can make nameless."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,13 +1,13 @@
 """JSON lines of recorded replies and ids: read with the line and field of every fault, written whole or not at all."""
 
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from eagletui.core.errors import InputError, Problem, ReplyError
 from eagletui.core.text import clean_line
+from eagletui.files.replacement import Replacement
 from eagletui.providers.decoding import decode_json
 from eagletui.tokens.load import Tokenizer
 
@@ -91,15 +91,9 @@ def write_lines(path: Path, lines: Sequence[Mapping[str, Any]]) -> None:
     Raises:
         InputError: the place cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with temporary.open("w", encoding="utf-8") as file:
+        with Replacement(path) as stream:
             for line in lines:
-                file.write(json.dumps(line, ensure_ascii=False) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+                stream.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror or error})") from error
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -7,8 +7,8 @@ from typing import Final
 
 from eagletui.core.errors import RunError
 from eagletui.core.lifecycle import WorkerRole
+from eagletui.files.replacement import replace_text
 from eagletui.ledger.locks import lock_file
-from eagletui.private_file import replace_private
 
 ROOT_VARIABLE: Final = "EAGLETUI_RUNS"
 """Environment variable that moves the runs away from `./runs`."""
@@ -112,4 +112,4 @@ def create_folder(name: str) -> RunFolder:
 
 def write_config_file(folder: RunFolder, toml: str) -> None:
     """Replace the frozen config, whole or not at all."""
-    replace_private(folder.config_path, toml)
+    replace_text(folder.config_path, toml)

@@ -5,14 +5,14 @@ import time
 from pathlib import Path
 
 from eagletui.core.errors import RunError
-from eagletui.private_file import replace_private
+from eagletui.files.replacement import replace_text
 from eagletui.runs.folder import RunFolder
 
 
 def mark_merged(folder: RunFolder, into: RunFolder) -> None:
     """Note in a run's folder that its samples belong to another run from now on."""
     content = json.dumps({"into": str(into.path.resolve()), "at": time.time()})
-    replace_private(folder.merged_path, content + "\n")
+    replace_text(folder.merged_path, content + "\n")
 
 
 def refuse_merged(folder: RunFolder) -> None:

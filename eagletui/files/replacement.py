@@ -1,4 +1,4 @@
-"""Write files of an export: whole and on the disk, or not at all."""
+"""Write files for their owner's eyes alone: whole and on the disk, or not at all."""
 
 import os
 from collections.abc import Iterator
@@ -6,14 +6,22 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+from eagletui.files.flushing import flush_folder
+
 
 class Replacement:
     """A file that takes its name once it is whole and on the disk; an exception leaves what was there."""
 
-    def __init__(self, path: Path) -> None:
-        """Take the final name; nothing is written yet."""
+    def __init__(self, path: Path, *, alone: bool = False) -> None:
+        """Take the final name; nothing is written yet.
+
+        Args:
+            path: the final name.
+            alone: no other process writes this file now, so the temporary one is called alike each time, and kills
+                leave no more than one behind.
+        """
         self._path = path
-        self._temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        self._temporary = path.with_name(f".{path.name}.new" if alone else f".{path.name}.{os.getpid()}.tmp")
         self._stream: IO[bytes] | None = None
 
     def __enter__(self) -> IO[bytes]:
@@ -25,16 +33,26 @@ class Replacement:
         """Give it its name, or remove it after an exception."""
         assert self._stream is not None
         try:
-            if kind is None:
-                self._stream.flush()
-                os.fsync(self._stream.fileno())
-            self._stream.close()
+            with self._stream:
+                if kind is None:
+                    self._stream.flush()
+                    os.fsync(self._stream.fileno())
             if kind is None:
                 os.replace(self._temporary, self._path)
                 flush_folder(self._path.parent)
         finally:
-            with suppress(FileNotFoundError):
-                self._temporary.unlink()
+            with suppress(OSError):  # the fault that is raised says more than one in tidying up
+                self._temporary.unlink(missing_ok=True)
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Replace a small file that no other process writes now.
+
+    Raises:
+        OSError: it cannot be written; the old one stays.
+    """
+    with Replacement(path, alone=True) as stream:
+        stream.write(text.encode())
 
 
 @contextmanager
@@ -52,17 +70,3 @@ def made(folder: Path) -> Iterator[None]:
         for path in missing:
             with suppress(OSError):  # something lies in it
                 path.rmdir()
-
-
-def flush_folder(folder: Path) -> None:
-    """Wait until a folder's names are on the disk."""
-    flush_file(folder)
-
-
-def flush_file(path: Path) -> None:
-    """Wait until a file's content is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,9 +1,11 @@
+"""Lines appended to lists that are the truth about a folder."""
+
 import resource
 from pathlib import Path
 
 import pytest
 
-from eagletui.extract.line_list import append_line
+from eagletui.files.appending import append_line
 
 
 def test_a_line_that_the_disk_takes_in_part_leaves_the_list_as_it_was(tmp_path: Path) -> None:
