@@ -41,7 +41,7 @@ from eagletui.ledger.reader_features import FeaturesReader
 from eagletui.ledger.reader_samples import ToRebuild
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.models.identity import hash_model
-from eagletui.rebuild import UNFINISHED
+from eagletui.rebuild.changes import UNFINISHED
 from eagletui.runs.folder import RunFolder
 from eagletui.tokens.load import load_tokenizer
 

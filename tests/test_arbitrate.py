@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 
 from eagletui import arbitrate_run as arbitrating
-from eagletui import rebuild as rebuilding
-from eagletui import remake as remaking
 from eagletui.arbitrate_file import sampling_of
 from eagletui.cli.app import main
 from eagletui.core.errors import InputError, LockedError, RunError
@@ -23,7 +21,8 @@ from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.ledger.writer_extract import ExtractorWriter
 from eagletui.providers.decoding import decode_json
-from eagletui.rebuild import rebuild_run
+from eagletui.rebuild import job, remake
+from eagletui.rebuild.job import rebuild_run
 from eagletui.runs.folder import RunFolder
 from eagletui.tokens.load import load_tokenizer
 from tests.cli.conftest import Command, eagletui, runs
@@ -49,7 +48,7 @@ DOUBTFUL = "s2"
 def _one_tokenizer() -> Iterator[None]:
     """Every run here has the same tokenizer: load it once."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (arbitrating, rebuilding, remaking):
+        for module in (arbitrating, job, remake):
             patch.setattr(module, "load_tokenizer", lambda folder: TOKENIZER)
         yield
 

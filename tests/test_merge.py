@@ -27,7 +27,7 @@ from eagletui.ledger.merging import KEPT, MADE_ANEW, OF_SAMPLE
 from eagletui.ledger.orders import AdmitRequest, NewPrompt
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.merge import merge_runs
-from eagletui.rebuild import rebuild_run
+from eagletui.rebuild.job import rebuild_run
 from eagletui.runs.claims import Claim
 from eagletui.runs.folder import RunFolder
 from eagletui.runs.merged import mark_merged

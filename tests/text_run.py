@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from eagletui.ledger.orders import AdmitRequest, Answered, Finished
 from eagletui.ledger.writer import LedgerWriter
-from eagletui.rebuild import rebuild_run
+from eagletui.rebuild.job import rebuild_run
 from eagletui.runs.folder import RunFolder
 from eagletui.tokens.load import Tokenizer
 from tests.engine.run_folder import make_run

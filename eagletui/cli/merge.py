@@ -32,7 +32,7 @@ def merge(
     ids are rebuilt, so that labels and findings are those of the whole; this costs nothing.
     """
     from eagletui.merge import merge_runs
-    from eagletui.rebuild import rebuild_run
+    from eagletui.rebuild.job import rebuild_run
 
     if not RUN_NAME.fullmatch(out):
         raise InputError(f"--out: found {clean_line(out, 60)}, expected letters, digits, dots, dashes, underscores.")

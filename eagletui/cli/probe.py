@@ -21,7 +21,7 @@ from eagletui.runs.claims import Claim
 from eagletui.runs.folder import RunFolder, runs_root
 
 if TYPE_CHECKING:
-    from eagletui.rebuild import Rebuild
+    from eagletui.rebuild.report import Rebuild
 
 PATIENCE_S: Final = 20.0
 """Most costs are known sooner. A bill may come a quarter of an hour late, for which nobody waits before a forecast."""
@@ -115,7 +115,7 @@ def probe(config: RunConfig, requests: int) -> Probe:
     Raises:
         EagleError: the run cannot be made or its engine died.
     """
-    from eagletui.rebuild import rebuild_run
+    from eagletui.rebuild.job import rebuild_run
 
     small = probe_config(config, requests)
     with Claim() as claim:

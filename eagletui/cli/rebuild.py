@@ -14,7 +14,7 @@ from eagletui.ledger.reader import LedgerReader
 from eagletui.runs.find import find
 
 if TYPE_CHECKING:
-    from eagletui.rebuild import Rebuild
+    from eagletui.rebuild.report import Rebuild
 
 INCOMPLETE = 1
 SHOWN = 10
@@ -44,7 +44,7 @@ def rebuild(
     A format or a profile given here stays the run's. The run's engine must not be running, unless with --dry-run.
     Ends with exit code 1 when a reply could not be rebuilt; its sample stays as it was.
     """
-    from eagletui.rebuild import rebuild_run
+    from eagletui.rebuild.job import rebuild_run
 
     folder = find(run)
     with LedgerReader(folder.ledger_path) as reader:

@@ -9,100 +9,39 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final
 
-from eagletui.config.run_config import RunConfig, load_config, to_json
-from eagletui.config.toml import to_toml
+from eagletui.config.run_config import RunConfig, load_config
 from eagletui.core.drift import CAUSES, Cause, Verdict
 from eagletui.core.errors import InputError
-from eagletui.core.features import FAULTY_FEATURES
-from eagletui.core.findings import Finding
-from eagletui.core.likelihood import KINDS
 from eagletui.core.outputs import fitted
 from eagletui.ledger.filters import SampleFilter
 from eagletui.ledger.locks import RoleLock
-from eagletui.ledger.orders import TokensLabel
 from eagletui.ledger.reader import LedgerReader
-from eagletui.ledger.reader_features import FeaturesReader, ShardShare
-from eagletui.ledger.writer import LedgerWriter
+from eagletui.ledger.reader_features import FeaturesReader
 from eagletui.providers.reading import read_kept
-from eagletui.remake import Recipe, Remade, Remakers, Spool, unpack
+from eagletui.rebuild.changes import changes_of, moves, write
+from eagletui.rebuild.remake import Recipe, Remade, Remakers, Spool
+from eagletui.rebuild.report import Rebuild, Trouble
 from eagletui.run_ids import RunIds
-from eagletui.runs.folder import RunFolder, write_config_file
+from eagletui.runs.folder import RunFolder
 from eagletui.tokens.formats import AUTO, load_format
 from eagletui.tokens.judge import Judgement, Sample, endpoint_verdicts, judge_samples
-from eagletui.tokens.live_check import DIFFERENCE, EVERY, checked
+from eagletui.tokens.live_check import EVERY, checked
 from eagletui.tokens.load import Tokenizer, load_tokenizer
 from eagletui.tokens.parts import measure_with
-from eagletui.tokens.profiles import COUNTED, ENOUGH, Observed, ProfileChoice, settle_profile
+from eagletui.tokens.profiles import COUNTED, Observed, ProfileChoice, settle_profile
 from eagletui.tokens.variants import MOST_SAMPLES
-
-BATCH: Final = 200
-"""Samples written in one transaction."""
 
 EXAMPLES: Final = 20
 """Samples with other ids that are named."""
-
-UNFINISHED: Final = "rebuild"
-"""Kind of the finding that stands while samples wait to be written."""
-
-CHECKED: Final = ("drift", "unproven", "elsewhere")
-"""Kinds of findings that the engine opens and closes as `[check]` asks."""
 
 ANSWERED: Final = SampleFilter(states=("answered", "tokenized", "quarantined"))
 
 Step = Callable[[int, int], None]
 """Told how many samples are rebuilt, and of how many."""
-
-
-class Trouble(NamedTuple):
-    """A sample that could not be rebuilt and stays as it was."""
-
-    sample_key: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Rebuild:
-    """What a rebuild made, or would make."""
-
-    run: str
-    dry_run: bool
-    format: str
-    profiles: Mapping[str, ProfileChoice]
-    """By endpoint, with the reason."""
-    samples: int
-    """Rebuilt."""
-    ids_changed: int
-    """Samples with other ids, or with ids for the first time."""
-    examples: tuple[str, ...]
-    """Keys of the first of them."""
-    labels_changed: int
-    """Samples with the same ids and other evidence, usability or text."""
-    troubles: tuple[Trouble, ...]
-    evidence: Mapping[tuple[str, str], int]
-    """Samples by (before, now); before is `-` for a sample without ids."""
-    usability: Mapping[tuple[str, str], int]
-    """The same. Of a quarantined sample it is what shows once it is released."""
-    causes: Mapping[str, Cause]
-    """Named constants in force, by endpoint."""
-    findings: tuple[Finding, ...]
-    stale: tuple[ShardShare, ...]
-    """Shards with features over ids that changed."""
-    encoders_differ: bool
-    """The fast encoder was found wrong and not used."""
-    processes: int
-    seconds: float
-
-    @staticmethod
-    def figures(moves: Mapping[tuple[str, str], int], side: Literal[0, 1]) -> Counter[str]:
-        """Samples before (0) or now (1)."""
-        found: Counter[str] = Counter()
-        for move, samples in moves.items():
-            found[move[side]] += samples
-        return found
 
 
 def rebuild_run(
@@ -157,7 +96,7 @@ def rebuild_run(
         spool = None if dry_run else stack.enter_context(Spool(folder.path))
         made, causes = _remake_all(remakers, _known_causes(reader), spool, lambda done: step(done, len(samples)))
         judgement = _judge(made, reader, ids)
-        changes = list(_changes(made, judgement))
+        changes = list(changes_of(made, judgement))
         changed = [change.remade for change in changes if change.remade.ids_changed]
         with FeaturesReader(folder.ledger_path) as features:
             stale = features.shards_holding([one.sample_id for one in changed])
@@ -171,8 +110,8 @@ def rebuild_run(
             examples=tuple(one.key for one in changed[:EXAMPLES]),
             labels_changed=len(changes) - len(changed),
             troubles=tuple(Trouble(one.key, one.trouble) for one in made.values() if one.sample is None),
-            evidence=_moves(made, judgement, lambda label: label.evidence),
-            usability=_moves(made, judgement, lambda label: label.usability),
+            evidence=moves(made, judgement, lambda label: label.evidence),
+            usability=moves(made, judgement, lambda label: label.usability),
             causes=causes,
             findings=judgement.findings,
             stale=tuple(stale),
@@ -181,15 +120,8 @@ def rebuild_run(
             seconds=0.0,
         )
         if spool is not None:
-            _write(folder, config, report, changes, spool)
+            write(folder, config, report, changes, spool)
         return replace(report, seconds=time.monotonic() - started)
-
-
-class _Change(NamedTuple):
-    """A sample to be written, with its final label."""
-
-    remade: Remade
-    label: TokensLabel
 
 
 def _asked(config: RunConfig, output_format: str | None, profile: str | None) -> RunConfig:
@@ -325,95 +257,3 @@ def _with_text(sample: Sample, sample_id: int, reader: LedgerReader, ids: RunIds
         again = ids.rebuild(reply, item.prompt, item.row.dataset, sample.endpoint)
         return replace(sample, rebuilt=replace(sample.rebuilt, parts=again.parts))
     return sample
-
-
-def _labelled(made: Mapping[int, Remade], judgement: Judgement) -> Iterator[_Change]:
-    """Pair every rebuilt sample with its final label."""
-    rebuilt = (one for one in made.values() if one.sample is not None)
-    for one, sample in zip(rebuilt, judgement.samples, strict=True):
-        final = sample.rebuilt
-        yield _Change(
-            one,
-            TokensLabel(
-                evidence=final.evidence,
-                usability=final.usability,
-                reason=final.reason,
-                offset=final.offset,
-                drift=final.drift,
-                excess=final.excess,
-                plain_excess=final.plain_excess,
-                ended=final.ended,
-            ),
-        )
-
-
-def _changes(made: Mapping[int, Remade], judgement: Judgement) -> Iterator[_Change]:
-    for change in _labelled(made, judgement):
-        if change.remade.packed is not None or change.remade.before != change.label:
-            yield change
-
-
-def _moves(
-    made: Mapping[int, Remade], judgement: Judgement, of: Callable[[TokensLabel], str]
-) -> Mapping[tuple[str, str], int]:
-    return Counter(
-        ("-" if change.remade.before is None else of(change.remade.before), of(change.label))
-        for change in _labelled(made, judgement)
-    )
-
-
-def _write(folder: RunFolder, config: RunConfig, report: Rebuild, changes: Sequence[_Change], spool: Spool) -> None:
-    """Write what changed; the finding stands from the first batch to the last."""
-    if to_toml(config) != folder.config_path.read_text(encoding="utf-8"):
-        write_config_file(folder, to_toml(config))
-    with LedgerWriter(folder.ledger_path) as writer:
-        with writer.transaction(durable=True):
-            writer.set_format(config.model.format, to_json(config))
-            for endpoint, choice in report.profiles.items():
-                cause = report.causes.get(endpoint)
-                writer.set_endpoint_rules(
-                    endpoint,
-                    profile=None if config.model.profile == AUTO and choice.samples < ENOUGH else choice.profile.name,
-                    offset=None if cause is None else cause.offset,
-                    cause=None if cause is None else cause.name,
-                )
-            if changes:
-                _open_unfinished(writer, folder, changes)
-        for start in range(0, len(changes), BATCH):
-            with writer.transaction():
-                for change in changes[start : start + BATCH]:
-                    _store(writer, change, spool)
-        with writer.transaction(durable=True):
-            writer.replace_findings(report.findings, keep=(*CHECKED, *KINDS, FAULTY_FEATURES))
-            if report.encoders_differ:
-                writer.event("warn", "ctl", "encoder", f"{DIFFERENCE}.")
-            writer.event("info", "ctl", "rebuild", sentence(report))
-
-
-def sentence(report: Rebuild) -> str:
-    """Say in one sentence what was rebuilt and what that changed."""
-    stale = f", {len(report.stale)} shards are stale" if report.stale else ""
-    return (
-        f"{report.samples:,} samples rebuilt with format {report.format}: {report.ids_changed:,} have other ids, "
-        f"{report.labels_changed:,} another label or text, {len(report.troubles):,} could not be rebuilt{stale}."
-    )
-
-
-def _open_unfinished(writer: LedgerWriter, folder: RunFolder, changes: Sequence[_Change]) -> None:
-    writer.finding(
-        UNFINISHED,
-        f"A rebuild has begun and not ended: up to {len(changes):,} samples may be as they were before",
-        affected=len(changes),
-        examined=len(changes),
-        action=f"Run it again: eagletui rebuild {folder.name}",
-        example_key=changes[0].remade.key,
-    )
-
-
-def _store(writer: LedgerWriter, change: _Change, spool: Spool) -> None:
-    sample_id, label = change.remade.sample_id, change.label
-    packed = spool.get(sample_id)
-    if packed is None:
-        writer.store_label(sample_id, label)
-    else:
-        writer.store_tokens(sample_id, replace(unpack(packed), **asdict(label)))

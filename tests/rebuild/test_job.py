@@ -15,8 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from eagletui import rebuild as rebuilding
-from eagletui import remake as remaking
 from eagletui.config.run_config import load_config
 from eagletui.core.drift import STOP_NOT_BILLED
 from eagletui.core.errors import InputError, LockedError, RunError
@@ -25,8 +23,9 @@ from eagletui.ledger.orders import Feature, TokensResult
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.ledger.writer_extract import ExtractorWriter
-from eagletui.rebuild import rebuild_run
-from eagletui.remake import Spool
+from eagletui.rebuild import changes, remake
+from eagletui.rebuild.job import rebuild_run
+from eagletui.rebuild.remake import Spool
 from eagletui.runs.folder import RunFolder
 from eagletui.tokens.load import load_tokenizer
 from tests.cli.conftest import Command, eagletui, runs
@@ -210,7 +209,7 @@ def test_several_processes_make_what_one_makes(
     answered: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = run_of(tmp_path / "untokenized", kept(answered), times=4)
-    monkeypatch.setattr(remaking, "ALONE", 0)
+    monkeypatch.setattr(remake, "ALONE", 0)
     report = rebuild_run(folder, processes=2)
     assert (report.processes, report.samples) == (2, 4 * SAMPLES)
     assert list(ids(folder).values()) == list(ids(answered).values()) * 4
@@ -257,13 +256,13 @@ def test_a_kill_in_the_middle_leaves_whole_samples_and_a_second_rebuild_does_the
     truth = list(ids(answered).values())
     process = subprocess.Popen([*COMMAND, str(folder.path)], start_new_session=True, stderr=subprocess.DEVNULL)
     with LedgerReader(folder.ledger_path) as reader:
-        until(lambda: reader.snapshot().states["tokenized"] >= rebuilding.BATCH, "a batch is written")
+        until(lambda: reader.snapshot().states["tokenized"] >= changes.BATCH, "a batch is written")
         process.send_signal(signal.SIGKILL)
         process.wait()
         snapshot = reader.snapshot()
     until(lambda: not _group_lives(process.pid), "the processes of the rebuild end with it")
     if snapshot.states["tokenized"] < times * SAMPLES:
-        assert [finding.kind for finding in snapshot.findings] == [rebuilding.UNFINISHED]
+        assert [finding.kind for finding in snapshot.findings] == [changes.UNFINISHED]
     for key, made in ids(folder).items():
         assert made == truth[int(key[1:]) % SAMPLES]
     second = subprocess.run([*COMMAND, str(folder.path), "--json"], capture_output=True, check=True)
