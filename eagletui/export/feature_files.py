@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 import torch
@@ -20,6 +20,7 @@ from safetensors.torch import save
 
 from eagletui.core.errors import RunError
 from eagletui.core.features import AUX_LAYERS, SLOTS
+from eagletui.export.feature_places import FeaturePlace
 from eagletui.export.gathered import Gathered
 from eagletui.export.trainer_folder import JOURNAL, ROWS, ExportedRow, FeatureFile, Journal, read_rows
 from eagletui.extract.fp8 import SCALES, Quantized
@@ -36,15 +37,6 @@ _HEADER_BYTES: Final = 4096
 """More than any of the containers adds to its tensors."""
 
 _MOVING: Final = ".moving-"
-
-
-class FeaturePlace(NamedTuple):
-    """Where the features of a sample lie in the run."""
-
-    shard: str
-    """Relative to the features folder."""
-    shard_xxh3: str
-    position: int
 
 
 class FileForm(Protocol):

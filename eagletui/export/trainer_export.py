@@ -26,15 +26,8 @@ from eagletui.core.loaders import (
 )
 from eagletui.core.row_order import VALIDATION_PERCENT, one_sided, place_rows, unusual_split
 from eagletui.export import mapping, prepared, target_head, training
-from eagletui.export.feature_files import (
-    FeaturePlace,
-    FileForm,
-    FilePlan,
-    SpecForgeFile,
-    SpeculatorsFile,
-    plan_files,
-    write_files,
-)
+from eagletui.export.feature_files import FileForm, FilePlan, SpecForgeFile, SpeculatorsFile, plan_files, write_files
+from eagletui.export.feature_places import feature_places
 from eagletui.export.gathered import Gathered, gathered_rows, ids_digest
 from eagletui.export.limits import Limits, trainer_limits
 from eagletui.export.trainer_folder import (
@@ -45,24 +38,20 @@ from eagletui.export.trainer_folder import (
     alone,
     find_trainer_manifest,
     read_rows,
+    require_same,
     write_rows,
     write_trainer_manifest,
 )
 from eagletui.export.trainer_target import ExportTarget, target_of_features, target_to_run
 from eagletui.export.vocabulary import kept_vocabulary, vocabulary_digest
-from eagletui.extract.acknowledged import gone_shards
 from eagletui.extract.space import DiskSpace, size_text
 from eagletui.files.replacement import Replacement
 from eagletui.ledger.reader import LedgerReader
-from eagletui.ledger.reader_features import FeaturesReader
 from eagletui.models.norm import load_norm
 from eagletui.runs.folder import RunFolder
 
 _IDS_BYTES: Final = 3 * 16
 """Of one token on disk while the rows are written: spooled, as Arrow, and as Arrow once more."""
-
-_MUST_AGREE: Final = ("trainer", "route", "run", "served_model", "tokenizer_hash", "validation_percent")
-_MUST_AGREE_OF_TARGET: Final = ("num_layers", "hidden_size", "vocab_size", "layers_entering", "xxh3", "dtype", "stored")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +150,7 @@ def export_for_trainer(folder: RunFolder, out: Path, asked: Asked) -> TrainerExp
 
 def _export(folder: RunFolder, out: Path, asked: Asked, reader: LedgerReader, target: ExportTarget) -> TrainerExport:
     parent = next(path for path in (out, *out.parents) if path.exists())
-    places = None if asked.online else _places(folder, reader)
+    places = None if asked.online else feature_places(folder, reader)
     with ExitStack() as stack:
         if parent == out:
             stack.enter_context(alone(out))
@@ -176,7 +165,7 @@ def _export(folder: RunFolder, out: Path, asked: Asked, reader: LedgerReader, ta
         manifest = _manifest(folder, reader, asked, target, gathered, rows, facts, percent)
         manifest = replace(manifest, command=commands[-1] if commands else "", max_length=limits.max_length)
         if earlier is not None:
-            _require_same(out, earlier, manifest)
+            require_same(out, earlier, manifest)
         form, plan = None, None
         if places is not None:
             form = _form(asked, target)
@@ -217,27 +206,6 @@ def _earlier(out: Path) -> tuple[TrainerManifest | None, list[ExportedRow]]:
         raise RunError(f"{out} is not empty and is no export of a run for a trainer. Name another folder with --out.")
     rows = read_rows(out)
     return (manifest if rows else None), rows
-
-
-def _places(folder: RunFolder, reader: LedgerReader) -> dict[str, FeaturePlace]:
-    """Map each sample with current features to where they lie.
-
-    Raises:
-        RunError: a trainer has acknowledged some of them, so that they are gone.
-    """
-    places: dict[str, FeaturePlace] = {}
-    if gone := gone_shards(folder.features_dir, (shard.path for shard in reader.shards())):
-        raise RunError(
-            f"A trainer has acknowledged {len(gone)} shards of run {folder.name} and they were deleted: a whole "
-            "export cannot be made of the rest. Export the ids alone with --online, or move RUN/features away and "
-            "extract again."
-        )
-    with FeaturesReader(folder.ledger_path) as features:
-        for shard in reader.shards():
-            for feature in features.features_of(shard.path):
-                if feature.is_current:
-                    places[feature.sample_key] = FeaturePlace(shard.path, shard.xxh3, feature.position)
-    return places
 
 
 def _validation_percent(asked: Asked, earlier: TrainerManifest | None) -> float:
@@ -347,16 +315,6 @@ def _manifest(
         verdicts=tuple(verdict.sentence for verdict in reader.verdicts()),
         complete=False,
     )
-
-
-def _require_same(out: Path, old: TrainerManifest, new: TrainerManifest) -> None:
-    pairs = [(name, getattr(old, name), getattr(new, name)) for name in _MUST_AGREE]
-    pairs += [
-        (f"target.{name}", getattr(old.target, name), getattr(new.target, name)) for name in _MUST_AGREE_OF_TARGET
-    ]
-    differing = [f"{name} is {one!r} there and {other!r} now" for name, one, other in pairs if one != other]
-    if differing:
-        raise RunError(f"{out} was exported in another way: {'; '.join(differing)}. Name another folder with --out.")
 
 
 def _require_room(parent: Path, needed: int) -> None:

@@ -27,6 +27,9 @@ JOURNAL: Final = "journal.jsonl"
 
 DecodedT = TypeVar("DecodedT")
 
+_MUST_AGREE: Final = ("trainer", "route", "run", "served_model", "tokenizer_hash", "validation_percent")
+_MUST_AGREE_OF_TARGET: Final = ("num_layers", "hidden_size", "vocab_size", "layers_entering", "xxh3", "dtype", "stored")
+
 
 @dataclass(frozen=True, slots=True)
 class FeatureFile:
@@ -166,6 +169,21 @@ def write_trainer_manifest(folder: Path, manifest: TrainerManifest) -> None:
     """Put the manifest into the folder, whole or not at all."""
     with Replacement(folder / MANIFEST) as stream:
         stream.write(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
+
+
+def require_same(out: Path, old: TrainerManifest, new: TrainerManifest) -> None:
+    """Refuse to add to a folder that was exported in another way.
+
+    Raises:
+        RunError: names each field that differs, with both values.
+    """
+    pairs = [(name, getattr(old, name), getattr(new, name)) for name in _MUST_AGREE]
+    pairs += [
+        (f"target.{name}", getattr(old.target, name), getattr(new.target, name)) for name in _MUST_AGREE_OF_TARGET
+    ]
+    differing = [f"{name} is {one!r} there and {other!r} now" for name, one, other in pairs if one != other]
+    if differing:
+        raise RunError(f"{out} was exported in another way: {'; '.join(differing)}. Name another folder with --out.")
 
 
 def read_rows(folder: Path, name: str = ROWS) -> list[ExportedRow]:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from eagletui.core.errors import RunError
-from eagletui.export.trainer_export import _places
+from eagletui.export.feature_places import feature_places
 from eagletui.extract import acknowledged
 from eagletui.extract.acknowledged import read_acknowledged
 from eagletui.extract.choices import Choices
@@ -203,7 +203,7 @@ def test_a_run_keeps_its_rows_when_shards_are_acknowledged_and_is_not_exported_i
     trainer.deletes = "after"
     trainer.take()
     with LedgerReader(folder.ledger_path) as reader, pytest.raises(RunError, match="acknowledged 4 shards"):
-        _places(folder, reader)
+        feature_places(folder, reader)
     assert run_again() == 0
     assert (set(trainer.read), trainer.most) == ({f"s{number}" for number in range(SAMPLES)}, 2)
     with LedgerReader(folder.ledger_path) as reader:
@@ -212,5 +212,5 @@ def test_a_run_keeps_its_rows_when_shards_are_acknowledged_and_is_not_exported_i
         assert reader.to_extract(10) == []
         assert not shard_files(folder.features_dir)
         with pytest.raises(RunError, match="acknowledged 4 shards"):
-            _places(folder, reader)
+            feature_places(folder, reader)
     assert verify(folder.features_dir, tiny_models["llama"], device="cpu").samples == 0
