@@ -8,9 +8,17 @@ from pathlib import Path
 from hypothesis import settings
 
 from tests.forked import forked_workers
+from tests.garbage import no_garbage_left, pytest_collection, pytest_collection_finish
 from tests.provider_fixture import replay_provider, start_provider
 
-__all__ = ["forked_workers", "replay_provider", "start_provider"]
+__all__ = [
+    "forked_workers",
+    "no_garbage_left",
+    "pytest_collection",
+    "pytest_collection_finish",
+    "replay_provider",
+    "start_provider",
+]
 
 # The same examples each time, so that a red run means a change; HYPOTHESIS_PROFILE=explore looks for new ones.
 settings.register_profile("repeat", derandomize=True)

@@ -14,7 +14,7 @@ import pytest
 from eagletui.runs import workers
 
 _FORKS: Final = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["tests.loaded"])
+_FORKS.set_forkserver_preload(["tests.loaded", "tests.forked"])
 _FORKED: Final = ("eagletui.engine", "eagletui.embedded")
 
 

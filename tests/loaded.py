@@ -2,6 +2,8 @@
 
 import gc
 import os
+import tempfile
+from pathlib import Path
 
 # Encoding after a fork must not wait for threads that the fork did not copy.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -11,14 +13,36 @@ from eagletui.embedded.backend import load_prompt_counter
 from eagletui.embedded.data import tokenizer_dir
 from eagletui.embedded.deltas import load_vocabulary
 from eagletui.engine import __main__ as engine
-from eagletui.tokens.formats import list_formats
+from eagletui.ledger.create import create_ledger
+from eagletui.ledger.writer import LedgerWriter
+from eagletui.tokens.fit import fit_checks
+from eagletui.tokens.formats import list_formats, load_format
 from eagletui.tokens.load import load_tokenizer
 
 MAINS = {"eagletui.engine": engine.main, "eagletui.embedded": provider.main}
 """By what `python -m` would be given."""
 
-list_formats()
-load_tokenizer(tokenizer_dir())
-load_vocabulary(tokenizer_dir())
-load_prompt_counter(tokenizer_dir())
+
+def _use_once() -> None:
+    """Fill what the package keeps for the rest of a process: formats, a tokenizer, its template, the ledger's shape."""
+    list_formats()
+    fit_checks(load_tokenizer(tokenizer_dir()), load_format("smollm2"))
+    load_vocabulary(tokenizer_dir())
+    load_prompt_counter(tokenizer_dir())
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "ledger.sqlite"
+        create_ledger(
+            path,
+            name="loaded",
+            config_json="{}",
+            model_id="m",
+            format="smollm2",
+            stop_at_pico=0,
+            cap_pico=0,
+            max_in_flight=1,
+        )
+        LedgerWriter(path).close()
+
+
+_use_once()
 gc.freeze()

@@ -1,5 +1,7 @@
 """Compare a run's ledger with the provider's own books."""
 
+from collections import Counter
+
 from tests.engine.run_folder import EngineRun
 from tests.provider_fixture import ProviderHandle
 
@@ -11,15 +13,15 @@ def assert_books_agree(run: EngineRun, provider: ProviderHandle) -> None:
     assert money.spent_pico == books["spent_pico"]
     assert money.open_pico == 0
     cost_by_generation = {row["id"]: row["cost_pico"] for row in books["rows"]}
-    for attempt in run.attempts():
+    attempts = run.attempts()
+    for attempt in attempts:
         if attempt.state == "settled":
             assert attempt.cost_pico == cost_by_generation[attempt.generation_id or ""]
         elif attempt.generation_id is not None:
             assert cost_by_generation.get(attempt.generation_id, 0) == 0, f"a billed attempt is {attempt.state}"
         assert attempt.cost_pico is None or attempt.cost_pico <= attempt.hold_pico
-    for row in books["rows"]:
-        owners = [attempt for attempt in run.attempts() if attempt.generation_id == row["id"]]
-        assert len(owners) <= 1
+    owners = Counter(attempt.generation_id for attempt in attempts)
+    assert all(owners[row["id"]] <= 1 for row in books["rows"])
 
 
 def assert_every_sample_answered_once(run: EngineRun, samples: int) -> None:

@@ -28,7 +28,7 @@ from eagletui.runs.folder import RunFolder
 from tests import forked
 
 DEADLINE_S = 60.0
-POLL_S = 0.005
+POLL_S = 0.02
 
 
 def until(is_so: Callable[[], bool], what: str, deadline_s: float = DEADLINE_S) -> None:

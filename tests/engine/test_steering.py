@@ -15,7 +15,7 @@ from eagletui.ledger.writer import LedgerWriter
 from eagletui.runs import workers
 from tests.engine.books import assert_books_agree, assert_every_sample_answered_once
 from tests.engine.conftest import NewRun
-from tests.engine.run_folder import EngineRun
+from tests.engine.run_folder import DEADLINE_S, EngineRun
 from tests.provider_fixture import ProviderHandle, StartProvider
 
 PROMISED_S = 0.25
@@ -185,6 +185,7 @@ def test_an_engine_started_as_the_app_does_says_when_it_is_ready(
     }
     run.order("pause")
     run.until(lambda reader: workers.is_alive(run.folder, "engine") is None, "the engine ends")
+    assert workers._children[pid].process.wait(DEADLINE_S) == 3, run.log()
     assert run.state() == ("paused", "user")
 
 

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import pytest
 
+from eagletui.tui import app
+from eagletui.tui.tidying import Tidying
 from tests.tui.factory import Built, Clock, busy_run
 
 
@@ -28,6 +30,12 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     monkeypatch.undo()
     time.tzset()
+
+
+@pytest.fixture(autouse=True)
+def _never_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No app looks for garbage, however slow the machine: here it would look through what all tests share."""
+    monkeypatch.setattr(app, "Tidying", lambda clock: Tidying(lambda: 0.0))
 
 
 @pytest.fixture(scope="session")
