@@ -1,7 +1,7 @@
 """The ids of a run's samples as its config asks: the same for the engine, live, and for a rebuild of kept replies."""
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
@@ -9,17 +9,19 @@ from typing import Final
 from eagletui.config.run_config import RunConfig
 from eagletui.config.sampling import SamplingSection
 from eagletui.core.chat import Prompt
-from eagletui.core.errors import EagleError
+from eagletui.core.errors import EagleError, ReplyError
 from eagletui.core.fidelity import CANARIES
 from eagletui.core.outputs import LossProfile, OutputFormat
 from eagletui.core.reply import Reply
 from eagletui.ledger.orders import TokensResult
+from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import EndpointRow
 from eagletui.providers.base import reasoning_field
+from eagletui.providers.reading import read_kept
 from eagletui.tokens.answer import Rebuilt, rebuild
 from eagletui.tokens.formats import AUTO, asked_thinking, load_profile, thinking_kwargs
 from eagletui.tokens.load import Tokenizer
-from eagletui.tokens.profiles import UNTOUCHED
+from eagletui.tokens.profiles import UNTOUCHED, Observed
 from eagletui.tokens.prompt import render_prompt
 
 _WATCHES: Final = "A canary: asked to watch the endpoint, not to train on."
@@ -92,6 +94,23 @@ class RunIds:
             thinking=self.thinking(dataset, prompt),
         )
         return rebuilt if dataset != CANARIES else replace(rebuilt, usability="unusable", reason=_WATCHES)
+
+    def observed(self, reader: LedgerReader, sample_ids: Iterable[int]) -> Iterator[Observed]:
+        """Read kept answers for a choice of loss profiles; one that cannot be read is left out.
+
+        Args:
+            reader: of the run's ledger.
+            sample_ids: of answered samples.
+        """
+        for sample_id in sample_ids:
+            for item in reader.to_rebuild(sample_id - 1, 1):
+                try:
+                    reply = read_kept(item.reply.encoding, item.reply.body)
+                except ReplyError:
+                    continue  # named when the sample itself is rebuilt
+                dataset = item.row.dataset
+                max_tokens = self.sampling(dataset, item.prompt).max_tokens
+                yield Observed(reply, item.prompt, max_tokens, self.thinking(dataset, item.prompt))
 
     def thinking(self, dataset: str, prompt: Prompt | None = None) -> bool | None:
         """Whether the requests of a data set, or of one prompt, switch thinking on or off; None: they say nothing."""

@@ -229,14 +229,19 @@ def test_a_config_that_is_not_there_exits_2(eagletui: Command, runs: Path, name:
     assert eagletui("plan", name).code == 2
 
 
+def _without_key(make_config: MakeConfig, tokenizer: str) -> Path:
+    config = make_config()
+    text = config.read_text().replace('kind = "embedded"\nbackend = "replay"', 'kind = "openrouter"')
+    text = text.replace("[sampling]", 'api_key_env = "NO_SUCH_KEY"\n\n[sampling]')
+    config.write_text(text.replace("[model]", f'[model]\ntokenizer = "{tokenizer}"'))
+    return config
+
+
 def test_without_a_key_tokens_are_counted_all_the_same_and_the_key_is_what_is_missing(
     eagletui: Command, make_config: MakeConfig, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
-    config = make_config()
-    text = config.read_text().replace('kind = "embedded"\nbackend = "replay"', 'kind = "openrouter"')
-    text = text.replace("[sampling]", 'api_key_env = "NO_SUCH_KEY"\n\n[sampling]')
-    config.write_text(text.replace("[model]", f'[model]\ntokenizer = "{tokenizer_dir()}"'))
+    config = _without_key(make_config, str(tokenizer_dir()))
     ended = eagletui("plan", str(config), "--json")
     assert ended.code == 2
     assert ended.json["by_dataset"]["prompts"]["samples"] == 4
@@ -250,10 +255,7 @@ def test_what_is_wrong_on_this_machine_is_told_before_the_missing_key(
     eagletui: Command, make_config: MakeConfig, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
-    config = make_config()
-    text = config.read_text().replace('kind = "embedded"\nbackend = "replay"', 'kind = "openrouter"')
-    text = text.replace("[sampling]", 'api_key_env = "NO_SUCH_KEY"\n\n[sampling]')
-    config.write_text(text.replace("[model]", '[model]\ntokenizer = "nowhere"'))
+    config = _without_key(make_config, "nowhere")
     for command in (("plan", str(config)), ("run", str(config), "--headless")):
         ended = eagletui(*command)
         assert ended.code == 2

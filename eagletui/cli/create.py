@@ -16,9 +16,10 @@ from eagletui.core.errors import ConfigError, InputError, ModelError, RunError
 from eagletui.core.money import usd_to_pico
 from eagletui.core.run_parts import RunPart
 from eagletui.core.vocabulary import pack_vocabulary
+from eagletui.files.locked import is_locked
 from eagletui.ingest.adding import ingest
 from eagletui.ingest.census import Census, canaries_of, take_census
-from eagletui.ledger.locks import RoleLock, is_locked
+from eagletui.ledger.locks import RoleLock
 from eagletui.ledger.writer import LedgerWriter, create_ledger
 from eagletui.runs.claims import Claim
 from eagletui.runs.find import find

@@ -17,7 +17,7 @@ from eagletui.core.errors import RunError
 from eagletui.core.lifecycle import FINISHED_RUNS, WorkerRole
 from eagletui.core.money import format_usd
 from eagletui.core.text import clean_line
-from eagletui.ledger.locks import is_locked
+from eagletui.files.locked import is_locked
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.snapshot import Snapshot
 from eagletui.runs.folder import RunFolder

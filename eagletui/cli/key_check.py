@@ -48,7 +48,7 @@ def require_key(config: RunConfig, spent_pico: int = 0, *, is_new: bool = False)
     return found.notes
 
 
-async def look_at_key(provider: "Provider", needs: RunNeeds) -> Preflight:
+async def _look_at_key(provider: "Provider", needs: RunNeeds) -> Preflight:
     """Ask a provider about the key in use and judge it; nothing is found where there are no accounts.
 
     Raises:
@@ -68,7 +68,7 @@ async def look_at_key(provider: "Provider", needs: RunNeeds) -> Preflight:
     return inspect_key(facts, needs, datetime.now(UTC))
 
 
-async def look_at_reasoning(provider: "Provider", config: RunConfig) -> Preflight:
+async def _look_at_reasoning(provider: "Provider", config: RunConfig) -> Preflight:
     """Ask what the model's reasoning allows where the config asks for something else than its default.
 
     Raises:
@@ -81,6 +81,17 @@ async def look_at_reasoning(provider: "Provider", config: RunConfig) -> Prefligh
     asked = {section: value for section, value in asked.items() if value != "default"}
     rule = await provider.reasoning() if asked else None
     return inspect_reasoning(config.model.id, rule, asked)
+
+
+async def look_at_key_and_reasoning(provider: "Provider", config: RunConfig, needs: RunNeeds) -> Preflight:
+    """Ask a provider about both, and say what stands in the way.
+
+    Raises:
+        ProviderFailure: it does not answer.
+    """
+    key = await _look_at_key(provider, needs)
+    reasoning = await _look_at_reasoning(provider, config)
+    return Preflight(key.refusals + reasoning.refusals, key.notes + reasoning.notes)
 
 
 async def _ask(config: RunConfig, spent_pico: int, *, is_new: bool) -> Preflight:
@@ -99,8 +110,6 @@ async def _ask(config: RunConfig, spent_pico: int, *, is_new: bool) -> Preflight
             unlimited_key=config.spend.unlimited_key,
             base_url=config.provider.base_url,
         )
-        key = await look_at_key(provider, needs)
-        reasoning = await look_at_reasoning(provider, config)
-        return Preflight(key.refusals + reasoning.refusals, key.notes + reasoning.notes)
+        return await look_at_key_and_reasoning(provider, config, needs)
     finally:
         await provider.aclose()

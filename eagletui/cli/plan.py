@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from eagletui.cli.create import check_config, read_config
-from eagletui.cli.key_check import look_at_key, look_at_reasoning
+from eagletui.cli.key_check import look_at_key_and_reasoning
 from eagletui.cli.output import bytes_text, counted, duration_text, print_json, print_pairs, print_table, say
 from eagletui.cli.run import with_options
 from eagletui.cli.wrong_address import unreached, wrong_config
@@ -208,9 +208,7 @@ async def _look_at_key(config: RunConfig, made: "Plan") -> Preflight:
     )
     provider = connect(config, RunFolder(runs_root() / config.run.name))
     try:
-        key = await look_at_key(provider, needs)
-        reasoning = await look_at_reasoning(provider, config)
-        return Preflight(key.refusals + reasoning.refusals, key.notes + reasoning.notes)
+        return await look_at_key_and_reasoning(provider, config, needs)
     finally:
         await provider.aclose()
 

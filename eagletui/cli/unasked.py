@@ -7,7 +7,7 @@ from eagletui.config.run_config import RunConfig, load_config
 from eagletui.core.errors import LockedError, RunError
 from eagletui.core.lifecycle import WorkerRole
 from eagletui.core.money import usd_to_pico
-from eagletui.ledger.locks import is_locked
+from eagletui.files.locked import is_locked
 from eagletui.ledger.reader import LedgerReader
 from eagletui.runs.claims import unclaimed
 from eagletui.runs.folder import RunFolder, runs_root

@@ -6,8 +6,8 @@ from eagletui.cli.output import say
 from eagletui.config.run_config import RunConfig
 from eagletui.core.errors import EagleError, RunError
 from eagletui.core.lifecycle import FINISHED_RUNS
+from eagletui.files.locked import is_locked
 from eagletui.ledger import commands
-from eagletui.ledger.locks import is_locked
 from eagletui.ledger.reader import LedgerReader
 from eagletui.runs.claims import Claim
 from eagletui.runs.folder import RunFolder

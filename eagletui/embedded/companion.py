@@ -1,12 +1,13 @@
 """End the provider of a run with its engine: once the shell that started both is gone, nobody else would."""
 
-import fcntl
 import os
 import signal
 import threading
 import time
 from pathlib import Path
 from typing import Final
+
+from eagletui.files.locked import is_locked
 
 _LOOK_S: Final = 0.25
 
@@ -24,21 +25,7 @@ def end_without_engine(lock: Path, grace_s: float) -> None:
 def _watch(lock: Path, grace_s: float) -> None:
     seen = time.monotonic()
     while time.monotonic() - seen < grace_s:
-        if _is_held(lock):
+        if is_locked(lock):
             seen = time.monotonic()
         time.sleep(min(_LOOK_S, grace_s / 4))
     os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _is_held(lock: Path) -> bool:
-    try:
-        descriptor = os.open(lock, os.O_RDONLY)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False

@@ -18,7 +18,8 @@ from eagletui.engine import pipe
 from eagletui.engine.rounds import ReceiverBeat
 from eagletui.engine.spool import Kept, read_segment, segments
 from eagletui.engine.taking import Order, Received, Taken, Taker
-from eagletui.ledger.locks import is_locked, lock_file, read_holder
+from eagletui.files.locked import is_locked
+from eagletui.ledger.locks import lock_file, read_holder
 from eagletui.providers.base import OnHeaders, ProviderFailure
 from eagletui.runs.folder import RunFolder
 

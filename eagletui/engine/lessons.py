@@ -21,7 +21,7 @@ from eagletui.engine.gates import Gates
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.pace import Pace
 from eagletui.engine.second_look import SecondLook
-from eagletui.engine.watch import Review, Watch, labels_alike, write_finding, write_review
+from eagletui.engine.watch import Review, Watch, labels_alike, write_review
 from eagletui.ledger.orders import Finished, Overrun
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.providers.base import Stranger
@@ -73,7 +73,7 @@ class Lessons:
     async def doubt_format(self, findings: Sequence[Finding]) -> None:
         """Record what does not fit between format and tokenizer; a new fault pauses before anything is bought."""
         for finding in findings:
-            is_new = await self.ledger.do(partial(write_finding, finding))
+            is_new = await self.ledger.do(partial(LedgerWriter.put_finding, finding=finding))
             if is_new and self.check.on_breach != "warn":
                 self.gates.want_pause("check", f"{finding.sentence}. {finding.action}")
 

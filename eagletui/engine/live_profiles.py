@@ -1,15 +1,13 @@
 """`profile = "auto"` while a run answers: each endpoint's first answers choose what its server is taken to strip."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from eagletui.core.errors import EagleError
 from eagletui.core.outputs import fitted
 from eagletui.core.reply import Reply
 from eagletui.ledger.filters import SampleFilter
 from eagletui.ledger.orders import QueuedSample
 from eagletui.ledger.reader import LedgerReader
-from eagletui.providers.reading import read_kept
 from eagletui.run_ids import RunIds
 from eagletui.tokens.formats import AUTO
 from eagletui.tokens.parts import measure_with
@@ -74,7 +72,7 @@ class LiveProfiles:
         chosen: dict[str, ProfileChoice] = {}
         for endpoint, samples in kept.items():
             seen = self._seen.setdefault(endpoint, [])
-            for observed in _observed(ids, reader, samples):
+            for observed in ids.observed(reader, samples):
                 if self._fmt.end_token(observed.reply.finish_reason) is not None:
                     seen.append(observed)
                 if len(seen) >= ENOUGH:
@@ -91,15 +89,3 @@ def unprofiled(ids: RunIds, reader: LedgerReader) -> dict[str, Sequence[int]]:
         return {}
     tags = [row.tag for row in reader.endpoints() if row.tag not in ids.profiles]
     return {tag: reader.sample_ids(replace(ANSWERED, endpoints=(tag,))) for tag in tags}
-
-
-def _observed(ids: RunIds, reader: LedgerReader, samples: Sequence[int]) -> Iterator[Observed]:
-    for sample in samples:
-        for item in reader.to_rebuild(sample - 1, 1):
-            try:
-                reply = read_kept(item.reply.encoding, item.reply.body)
-            except EagleError:
-                continue  # it was named when it came
-            dataset = item.row.dataset
-            max_tokens = ids.sampling(dataset, item.prompt).max_tokens
-            yield Observed(reply, item.prompt, max_tokens, ids.thinking(dataset, item.prompt))

@@ -285,19 +285,6 @@ class Watch:
         yield from (finding for finding in leaving if finding.endpoint == endpoint)
 
 
-def write_finding(finding: Finding, writer: LedgerWriter) -> bool:
-    """Put a finding into the ledger, and say whether it is new or was closed."""
-    return writer.finding(
-        finding.kind,
-        finding.sentence,
-        affected=finding.affected,
-        examined=finding.examined,
-        action=finding.action,
-        endpoint=finding.endpoint,
-        example_key=finding.example,
-    )
-
-
 def labels_alike(one: Verdict, other: Verdict) -> bool:
     """Tell whether two verdicts give every answer the same label."""
     return (one.cause, one.trusted, one.cut_anew) == (other.cause, other.trusted, other.cut_anew)
@@ -314,7 +301,7 @@ def write_review(writer: LedgerWriter, review: Review) -> int:
         if review.relabels:
             relabelled = writer.relabel_endpoint(review.endpoint, review.verdict)
         for finding in review.findings:
-            write_finding(finding, writer)
+            writer.put_finding(finding)
         for kind in CHECKED_KINDS:
             if all(finding.kind != kind for finding in review.findings):
                 writer.close_finding(kind, review.endpoint)

@@ -18,6 +18,7 @@ import msgspec
 from eagletui.core.errors import LockedError, RunError
 from eagletui.core.loaders import Route, Trainer
 from eagletui.core.row_order import Part, PlacedRow
+from eagletui.files.appending import whole_lines
 from eagletui.files.replacement import Replacement
 
 FORMAT: Final = "eagletui-trainer-1"
@@ -193,12 +194,7 @@ def read_rows(folder: Path, name: str = ROWS) -> list[ExportedRow]:
         RunError: a whole line cannot be read.
     """
     path = folder / name
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return []
-    whole = content[: content.rfind(b"\n") + 1].splitlines()
-    return [_decoded(path, line, ExportedRow) for line in whole]
+    return [_decoded(path, line, ExportedRow) for line in whole_lines(path)]
 
 
 def write_rows(folder: Path, rows: Iterable[ExportedRow]) -> None:

@@ -5,17 +5,16 @@ is ignored: the terminal's end is not the run's.
 """
 
 import os
-import signal
 import sys
 import threading
 from pathlib import Path
-from types import FrameType
 
 from eagletui.core.errors import EagleError
 from eagletui.ledger.locks import RoleLock
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer_extract import ExtractorWriter
 from eagletui.runs.folder import RunFolder
+from eagletui.runs.stopping import stop_when_asked
 
 
 def main(argv: list[str]) -> int:
@@ -28,25 +27,18 @@ def main(argv: list[str]) -> int:
         print("Usage: python -m eagletui.extract RUN_DIR", file=sys.stderr)  # noqa: T201 - a worker started by hand
         return 2
     folder = RunFolder(Path(argv[0]).resolve())
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    stop = stop_when_asked()
     try:
         with RoleLock(folder, "extractor"), ExtractorWriter(folder.ledger_path) as writer:
             _send_output_to(folder.log_path("extractor"))
             with LedgerReader(folder.ledger_path) as reader:
-                return _extract(folder, reader, writer)
+                return _extract(folder, reader, writer, stop)
     except EagleError as error:
         print(error, file=sys.stderr, flush=True)  # noqa: T201 - stderr is the worker's log
         return error.exit_code
 
 
-def _extract(folder: RunFolder, reader: LedgerReader, writer: ExtractorWriter) -> int:
-    stop = threading.Event()
-
-    def ask(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    signal.signal(signal.SIGTERM, ask)
-    signal.signal(signal.SIGINT, ask)
+def _extract(folder: RunFolder, reader: LedgerReader, writer: ExtractorWriter, stop: threading.Event) -> int:
     # Being ready means being able to work: the imports below take seconds and tell nothing about the run.
     writer.beat("extractor", ready=True, detail={"phase": "starting"})
     from eagletui.extract.choices import Choices

@@ -16,7 +16,7 @@ from typing import Final
 
 from eagletui.core.errors import RunError
 from eagletui.extract.shards import MARK
-from eagletui.files.appending import append_line
+from eagletui.files.appending import append_line, whole_lines
 from eagletui.files.flushing import flush_folder
 
 ACKNOWLEDGED: Final = "acknowledged.jsonl"
@@ -39,12 +39,8 @@ def read_acknowledged(folder: Path) -> dict[str, AcknowledgedShard]:
         RunError: a whole line cannot be read.
     """
     path = folder / ACKNOWLEDGED
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return {}
     found: dict[str, AcknowledgedShard] = {}
-    for number, line in enumerate(text[: text.rfind("\n") + 1].splitlines(), 1):
+    for number, line in enumerate(whole_lines(path), 1):
         try:
             shard = AcknowledgedShard(**json.loads(line))
         except (ValueError, TypeError) as error:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from eagletui.core.errors import RunError
 from eagletui.core.features import DType, FeatureLayers, Stored
-from eagletui.files.appending import append_line
+from eagletui.files.appending import append_line, whole_lines
 from eagletui.files.replacement import replace_text
 
 FORMAT: Final = "eagletui-features-1"
@@ -176,13 +176,8 @@ def read_shard_list(folder: Path) -> tuple[ListedShard, ...]:
         RunError: a whole line cannot be read.
     """
     path = folder / SHARD_LIST
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return ()
-    whole = text[: text.rfind("\n") + 1].splitlines()
     shards = []
-    for number, line in enumerate(whole, 1):
+    for number, line in enumerate(whole_lines(path), 1):
         try:
             shard = ListedShard(**json.loads(line))
             shards.append(replace(shard, sample_ids=tuple(shard.sample_ids)))

@@ -26,13 +26,7 @@ from eagletui.extract.engines import Order, open_backend
 from eagletui.extract.gather import Gatherer, Progress
 from eagletui.extract.heart import beating
 from eagletui.extract.ledger_source import LedgerSource, describe_shard
-from eagletui.extract.manifest import (
-    ListedShard,
-    Manifest,
-    add_to_shard_list,
-    find_manifest,
-    write_manifest,
-)
+from eagletui.extract.manifest import ListedShard, Manifest, add_to_shard_list, find_manifest, write_manifest
 from eagletui.extract.open_shard import ShardKind
 from eagletui.extract.preflight import Need, foresee, require_room, short_of, warn_of_other_weights
 from eagletui.extract.run_folder import agree_with_ledger, describe_run
@@ -40,7 +34,7 @@ from eagletui.extract.shard_writer import ShardWriter
 from eagletui.extract.shards import IdsSample, SealedShard, orphan_bytes
 from eagletui.extract.space import DiskSpace
 from eagletui.extract.storage import FolderStorage, Storage, open_storage
-from eagletui.ledger.locks import is_locked
+from eagletui.files.locked import is_locked
 from eagletui.ledger.orders import Feature
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_features import CensusRow, FeaturesReader

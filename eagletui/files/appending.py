@@ -27,6 +27,19 @@ def append_line(path: Path, line: str) -> None:
         flush_folder(path.parent)
 
 
+def whole_lines(path: Path) -> list[bytes]:
+    """Read the lines of such a list; a last one without an end was cut by a crash before it counted, and is left out.
+
+    Returns:
+        Nothing where there is no file.
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    return content[: content.rfind(b"\n") + 1].splitlines()
+
+
 def append_whole(descriptor: int, data: bytes, size_bytes: int) -> None:
     """Append to an open file and wait until it is on the disk.
 

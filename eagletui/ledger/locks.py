@@ -147,18 +147,3 @@ def read_holder(path: Path) -> Holder | None:
         found = json.loads(path.read_text(encoding="utf-8"))
         return Holder(int(found["pid"]), str(found["host"]), float(found["started_at"]), str(found.get("job", "")))
     return None
-
-
-def is_locked(path: Path) -> bool:
-    """Tell whether a living process holds the lock, without disturbing it."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False

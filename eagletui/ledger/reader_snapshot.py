@@ -9,8 +9,9 @@ from typing import Final, get_args
 
 from eagletui.core.lifecycle import AttemptState, SampleState
 from eagletui.core.money import Books
+from eagletui.files.locked import is_locked
 from eagletui.ledger.books import read_books
-from eagletui.ledger.locks import is_locked, lock_file
+from eagletui.ledger.locks import lock_file
 from eagletui.ledger.reader_base import Reader
 from eagletui.ledger.rows import EndpointRow, FindingRow, HeartbeatRow, RunRow, TickRow, columns
 from eagletui.ledger.snapshot import (

@@ -101,6 +101,18 @@ class WatchWriter(Writer):
             )
         return was_open is None
 
+    def put_finding(self, finding: Finding) -> bool:
+        """Open or refresh a finding, and tell whether it is new or was closed."""
+        return self.finding(
+            finding.kind,
+            finding.sentence,
+            affected=finding.affected,
+            examined=finding.examined,
+            action=finding.action,
+            endpoint=finding.endpoint,
+            example_key=finding.example,
+        )
+
     def replace_findings(
         self, findings: Sequence[Finding], *, keep: Collection[str] = (), kinds: Collection[str] | None = None
     ) -> None:
@@ -121,15 +133,7 @@ class WatchWriter(Writer):
             joined[key] = finding
         with self._transactions.begin() as connection:
             for finding in joined.values():
-                self.finding(
-                    finding.kind,
-                    finding.sentence,
-                    affected=finding.affected,
-                    examined=finding.examined,
-                    action=finding.action,
-                    endpoint=finding.endpoint,
-                    example_key=finding.example,
-                )
+                self.put_finding(finding)
             for kind, endpoint in connection.execute(
                 "SELECT kind, endpoint FROM findings WHERE closed_at IS NULL"
             ).fetchall():

@@ -5,24 +5,23 @@ nothing left to watch: at once when the run is done, and a minute after the engi
 one that is started again keeps its watcher. Only something outside the engine can tell that the engine is dead.
 """
 
-import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Final
 
 from eagletui.config.run_config import RunConfig, config_from_json
 from eagletui.core.errors import EagleError
 from eagletui.core.lifecycle import FINISHED_RUNS
 from eagletui.core.notices import Look, Notice, notices
-from eagletui.ledger.locks import RoleLock, is_locked
+from eagletui.files.locked import is_locked
+from eagletui.ledger.locks import RoleLock
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.notify.sending import Sent, send
 from eagletui.runs.folder import RunFolder
+from eagletui.runs.stopping import stop_when_asked
 
 LOOK_S: Final = 1.0
 BEAT_EVERY: Final = 2
@@ -43,14 +42,7 @@ def main(argv: Sequence[str]) -> int:
         print("Usage: python -m eagletui.notify RUN_DIR", file=sys.stderr)  # noqa: T201 - a worker started by hand
         return 2
     folder = RunFolder(Path(argv[0]).resolve())
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    stop = threading.Event()
-
-    def ask(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    signal.signal(signal.SIGTERM, ask)
-    signal.signal(signal.SIGINT, ask)
+    stop = stop_when_asked()
     try:
         with RoleLock(folder, "watcher"):
             watch(folder, stop.wait)

@@ -27,7 +27,7 @@ from eagletui.providers.base import (
     Stranger,
     Timeouts,
 )
-from eagletui.providers.body import chat_body, encode, reply_limit_bytes
+from eagletui.providers.body import chat_body, encode
 from eagletui.providers.decoding import decode_as
 from eagletui.providers.id_ways import PROBE_TOKENS, WAYS, ServerKind, Way
 from eagletui.providers.reading import read_reply
@@ -163,21 +163,11 @@ class OpenAiCompatible:
             max_price=None,
         )
         body = encode(chat_body(request) | dict(way.fields))
-        limit_bytes = reply_limit_bytes(request)
-        return await self._transport.post(
-            "/chat/completions", body, stream=False, limit_bytes=limit_bytes, on_headers=_ignore_headers
-        )
+        return await self._transport.chat(request, body, _ignore_headers)
 
     async def send(self, request: ChatRequest, on_headers: OnHeaders) -> RawReply:
         """Send one request and receive its body."""
-        body = encode(self.request_body(request))
-        return await self._transport.post(
-            "/chat/completions",
-            body,
-            stream=request.stream,
-            limit_bytes=reply_limit_bytes(request),
-            on_headers=on_headers,
-        )
+        return await self._transport.chat(request, encode(self.request_body(request)), on_headers)
 
     def request_body(self, request: ChatRequest) -> dict[str, Any]:
         """Return the JSON body of a request."""

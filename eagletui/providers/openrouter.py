@@ -28,7 +28,7 @@ from eagletui.providers.base import (
     Timeouts,
     reasoning_field,
 )
-from eagletui.providers.body import chat_body, encode, reply_limit_bytes
+from eagletui.providers.body import chat_body, encode
 from eagletui.providers.decoding import decode_as
 from eagletui.providers.fields import count_of, pico_of
 from eagletui.providers.offer import (
@@ -155,14 +155,7 @@ class OpenRouter:
 
     async def send(self, request: ChatRequest, on_headers: OnHeaders) -> RawReply:
         """Send one request and receive its body."""
-        body = encode(self.request_body(request))
-        return await self._transport.post(
-            "/chat/completions",
-            body,
-            stream=request.stream,
-            limit_bytes=reply_limit_bytes(request),
-            on_headers=on_headers,
-        )
+        return await self._transport.chat(request, encode(self.request_body(request)), on_headers)
 
     def request_body(self, request: ChatRequest) -> dict[str, Any]:
         """Return the JSON body of a request."""

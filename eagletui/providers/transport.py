@@ -16,7 +16,8 @@ import httpx_aiohttp
 
 from eagletui.core.text import clean_line
 from eagletui.providers import errors
-from eagletui.providers.base import FailureKind, OnHeaders, ProviderFailure, RawReply, Timeouts
+from eagletui.providers.base import ChatRequest, FailureKind, OnHeaders, ProviderFailure, RawReply, Timeouts
+from eagletui.providers.body import reply_limit_bytes
 from eagletui.providers.inflate import bounded_body
 from eagletui.providers.key_scrub import KeyScrub
 from eagletui.providers.receiving import Receiver, Watchdog
@@ -184,6 +185,16 @@ class HttpTransport:
             if response is not None:
                 await _close(response)
         return self._reply(receiver, None)
+
+    async def chat(self, request: ChatRequest, body: bytes, on_headers: OnHeaders) -> RawReply:
+        """Send a request for an answer in the body that its provider gave it; see `post`."""
+        return await self.post(
+            "/chat/completions",
+            body,
+            stream=request.stream,
+            limit_bytes=reply_limit_bytes(request),
+            on_headers=on_headers,
+        )
 
     def _reply(self, receiver: Receiver, cut: ProviderFailure | None) -> RawReply:
         reply = receiver.reply(cut)

@@ -165,21 +165,9 @@ def _settle_profiles(reader: LedgerReader, ids: RunIds) -> dict[str, ProfileChoi
         observed: list[Observed] = []
         if name == AUTO:
             wanted = replace(ANSWERED, endpoints=(figures.tag,))
-            observed = list(_observed(reader, ids, reader.sample_ids(wanted)[:COUNTED]))
+            observed = list(ids.observed(reader, reader.sample_ids(wanted)[:COUNTED]))
         choices[figures.tag] = settle_profile(name, observed, fmt, measure_with(ids.tokenizer))
     return choices
-
-
-def _observed(reader: LedgerReader, ids: RunIds, sample_ids: Sequence[int]) -> Iterator[Observed]:
-    for sample_id in sample_ids:
-        for item in reader.to_rebuild(sample_id - 1, 1):
-            try:
-                reply = read_kept(item.reply.encoding, item.reply.body)
-            except InputError:
-                continue  # named as a trouble when its turn comes
-            dataset = item.row.dataset
-            max_tokens = ids.sampling(dataset, item.prompt).max_tokens
-            yield Observed(reply, item.prompt, max_tokens, ids.thinking(dataset, item.prompt))
 
 
 def _known_causes(reader: LedgerReader) -> dict[str, Cause]:

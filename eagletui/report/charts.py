@@ -16,7 +16,7 @@ from eagletui.report.markup import el
 from eagletui.report.plots import Bar, Level, Line, Point, Share, bars_plot, lines_plot, shares_plot
 from eagletui.report.story import Story
 from eagletui.tui.figures import latency as latency_text
-from eagletui.tui.figures import plural, usd
+from eagletui.tui.figures import plural, round_width, usd
 
 _GAP_TICKS: Final = 10
 """So many missing ticks mean that nobody worked."""
@@ -87,7 +87,7 @@ def latency(story: Story) -> Element:
     found, known = story.latencies_s, story.snapshot.latency
     if not found or known is None:
         return _figure("Latency", None, "No answer yet.")
-    width = _round_width(max(found))
+    width = round_width(max(found), _LATENCY_BINS)
     counts = [0] * (int(max(found) / width) + 1)
     for value in found:
         counts[int(value / width)] += 1
@@ -146,12 +146,3 @@ def _unbroken(story: Story) -> list[Sequence[TickRow]]:
         else:
             parts.append([tick])
     return [part for part in parts if len(part) > 1]
-
-
-def _round_width(top: float) -> float:
-    step = 0.001
-    while True:
-        for factor in (1, 2, 5):
-            if top / (step * factor) < _LATENCY_BINS:
-                return round(step * factor, 6)
-        step *= 10

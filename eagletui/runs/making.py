@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from eagletui.core.errors import LockedError, RunError
-from eagletui.ledger.locks import RoleLock, is_locked, lock_file
+from eagletui.files.locked import is_locked
+from eagletui.ledger.locks import RoleLock, lock_file
 from eagletui.runs.claims import unclaimed
 from eagletui.runs.folder import RunFolder, create_folder, runs_root
 

@@ -11,7 +11,8 @@ from typing import Final, Literal
 
 from eagletui.core.errors import LedgerError, RunError
 from eagletui.core.lifecycle import WorkerRole
-from eagletui.ledger.locks import Holder, is_locked, read_holder
+from eagletui.files.locked import is_locked
+from eagletui.ledger.locks import Holder, read_holder
 from eagletui.ledger.reader import LedgerReader
 from eagletui.runs.folder import RunFolder
 

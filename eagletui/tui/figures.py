@@ -144,3 +144,13 @@ def per_million(pico: int | None, tokens: int | None) -> str:
 def plural(value: int, noun: str) -> str:
     """Write a count with its noun."""
     return f"{value:,} {noun}" if value == 1 else f"{value:,} {noun}s"
+
+
+def round_width(top: float, bins: int) -> float:
+    """Return a round width (1, 2 or 5 times a power of ten, from a thousandth on) that gives at most so many bins."""
+    step = 0.001
+    while True:
+        for factor in (1, 2, 5):
+            if top / (step * factor) < bins:
+                return round(step * factor, 6)
+        step *= 10

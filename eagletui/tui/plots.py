@@ -124,7 +124,7 @@ def latency(seconds: Sequence[float], snapshot: Snapshot) -> Drawn:
     if not seconds or known is None:
         return Drawn(Plot("seconds"), "Latency: no answer yet")
     top = max(seconds)
-    width = _width(top)
+    width = figures.round_width(top, _LATENCY_BINS)
     bins = [0] * (int(top / width) + 1)
     for value in seconds:
         bins[int(value / width)] += 1
@@ -139,16 +139,6 @@ def latency(seconds: Sequence[float], snapshot: Snapshot) -> Drawn:
         is_histogram=True,
     )
     return Drawn(plot, sentence)
-
-
-def _width(top: float) -> float:
-    """A round width that gives at most so many bins."""
-    step = 0.001
-    while True:
-        for factor in (1, 2, 5):
-            if top / (step * factor) < _LATENCY_BINS:
-                return round(step * factor, 6)
-        step *= 10
 
 
 def _unit(ticks: Sequence[TickRow], start: float) -> tuple[str, float]:

@@ -13,7 +13,8 @@ from threading import Barrier, Thread
 import pytest
 
 from eagletui.core.errors import LockedError, RunError
-from eagletui.ledger.locks import RoleLock, is_locked, lock_file, read_holder
+from eagletui.files.locked import is_locked
+from eagletui.ledger.locks import RoleLock, lock_file, read_holder
 
 HOLD = """
 import sys

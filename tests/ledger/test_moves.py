@@ -24,6 +24,15 @@ from tests.ledger.build import answered_sample, queue, send, sql
 FIRST = {"sample": "queued", "attempt": "held", "run": "new"}
 
 
+_GO_WITH = {
+    "samples": "failure_kind = CASE WHEN :state IN ('failed', 'refused') THEN 'x' END,"
+    " answered_attempt_id = CASE WHEN :state IN ('answered', 'tokenized', 'quarantined') THEN 1 END",
+    "attempts": "cost_pico = CASE WHEN :state = 'settled' THEN 1 END",
+    "run": "pause_reason = CASE WHEN :state = 'paused' THEN 'user' END",
+}
+"""What a state has to have beside it, by table."""
+
+
 def _place(path: Path, table: str, state: str) -> sqlite3.Connection:
     """Put the first row of a table into a state without asking the triggers, which stay in the file."""
     connection = sqlite3.connect(path, isolation_level=None)
@@ -33,26 +42,14 @@ def _place(path: Path, table: str, state: str) -> sqlite3.Connection:
     ).fetchall()
     for name, _ in triggers:
         connection.execute(f"DROP TRIGGER {name}")
-    values = {
-        "samples": "failure_kind = CASE WHEN :state IN ('failed', 'refused') THEN 'x' END,"
-        " answered_attempt_id = CASE WHEN :state IN ('answered', 'tokenized', 'quarantined') THEN 1 END",
-        "attempts": "cost_pico = CASE WHEN :state = 'settled' THEN 1 END",
-        "run": "pause_reason = CASE WHEN :state = 'paused' THEN 'user' END",
-    }[table]
-    connection.execute(f"UPDATE {table} SET state = :state, {values} WHERE id = 1", {"state": state})
+    connection.execute(f"UPDATE {table} SET state = :state, {_GO_WITH[table]} WHERE id = 1", {"state": state})
     for _, statement in triggers:
         connection.execute(statement)
     return connection
 
 
 def _move(connection: sqlite3.Connection, table: str, state: str) -> None:
-    values = {
-        "samples": "failure_kind = CASE WHEN :state IN ('failed', 'refused') THEN 'x' END,"
-        " answered_attempt_id = CASE WHEN :state IN ('answered', 'tokenized', 'quarantined') THEN 1 END",
-        "attempts": "cost_pico = CASE WHEN :state = 'settled' THEN 1 END",
-        "run": "pause_reason = CASE WHEN :state = 'paused' THEN 'user' END",
-    }[table]
-    connection.execute(f"UPDATE {table} SET state = :state, {values} WHERE id = 1", {"state": state})
+    connection.execute(f"UPDATE {table} SET state = :state, {_GO_WITH[table]} WHERE id = 1", {"state": state})
 
 
 def test_a_sample_moves_only_as_the_table_says(writer: LedgerWriter, path: Path) -> None:

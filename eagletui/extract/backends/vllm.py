@@ -9,9 +9,7 @@ both see, with `hidden_states` [T, 4, H] and `token_ids` [T]. The server holds a
 a write that fails is only logged there, so a lock that is gone does not mean that the file is whole.
 """
 
-import fcntl
 import json
-import os
 import re
 import shlex
 import threading
@@ -31,6 +29,7 @@ from eagletui.core.text import clean_line
 from eagletui.extract.backends.http import ServerClient
 from eagletui.extract.backends.refusals import Unusable
 from eagletui.extract.backends.served import Answer, Declined, Unanswered, require_record
+from eagletui.files.locked import held
 from eagletui.models.facts import ModelFacts
 
 DEVELOPMENT: Final = "VLLM_SERVER_DEV_MODE"
@@ -213,16 +212,16 @@ class VllmServer:
             )
         deadline = time.monotonic() + self._file_timeout_s
         while True:
-            released = _is_released(file.with_name(file.name + ".lock"))
+            is_written = held(file.with_name(file.name + ".lock"))  # None: it uses no lock
             try:
-                if released is not False:
+                if not is_written:
                     return _read(file)
                 fault = "is still being written"
             except FileNotFoundError:
                 fault = "is missing"
             except (OSError, SafetensorError) as error:
                 fault = f"is not whole: {clean_line(str(error), 160)}"
-            if released or time.monotonic() > deadline or self._closed.wait(_FILE_LOOK_S):
+            if is_written is False or time.monotonic() > deadline or self._closed.wait(_FILE_LOOK_S):
                 raise Unanswered(f"{file} {fault}. The server's log may say why: a full disk, for one.")
 
 
@@ -232,22 +231,6 @@ def _discard(file: Path, asked_at: float) -> None:
         with suppress(OSError):  # it may be missing, or another user's
             if path.stat().st_mtime >= asked_at - _CLOCK_S:
                 path.unlink()
-
-
-def _is_released(lock: Path) -> bool | None:
-    """Tell whether the server has let go of a file; None where it uses no lock."""
-    try:
-        descriptor = os.open(lock, os.O_RDONLY)
-    except FileNotFoundError:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    else:
-        return True
-    finally:
-        os.close(descriptor)
 
 
 def _read(file: Path) -> tuple[torch.Tensor, torch.Tensor]:
