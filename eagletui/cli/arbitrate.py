@@ -89,8 +89,8 @@ class _FileJob(NamedTuple):
 
 
 def _of_file(job: _FileJob, json_: bool) -> int:
-    from eagletui.arbitrate_file import arbitrate_file
-    from eagletui.arbitration import Arbitration, load_arbiter
+    from eagletui.arbitration.asking import Arbitration, load_arbiter
+    from eagletui.arbitration.of_file import arbitrate_file
     from eagletui.recorded.lines import write_lines
     from eagletui.recorded.reconstruct import prepare, reconstruct_file
     from eagletui.recorded.replies import read_recorded
@@ -121,7 +121,7 @@ def _of_file(job: _FileJob, json_: bool) -> int:
 
 
 def _of_run(folder: RunFolder, model: Path | None, use_count: bool, threads: int | None, json_: bool) -> int:
-    from eagletui.arbitrate_run import arbitrate_run
+    from eagletui.arbitration.of_run import arbitrate_run
 
     with steps("asking the target model", None) as progress:
         summary = arbitrate_run(folder, model, use_count=use_count, threads=threads, progress=progress, note=say)

@@ -26,10 +26,10 @@ from eagletui.ledger.orders import Recovery
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import RunRow
 from eagletui.ledger.writer import LedgerWriter
-from eagletui.mirror import MirrorThread
 from eagletui.providers.base import Provider, ProviderFailure
 from eagletui.runs.folder import RunFolder
 from eagletui.runs.merged import refuse_merged
+from eagletui.runs.mirror import MirrorThread
 
 log = logging.getLogger("eagletui.engine")
 

@@ -39,8 +39,8 @@ from eagletui.ledger.orders import Feature
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_features import CensusRow, FeaturesReader
 from eagletui.ledger.writer_extract import ExtractorWriter
-from eagletui.mirror import MirrorThread
 from eagletui.runs.folder import RunFolder
+from eagletui.runs.mirror import MirrorThread
 
 if TYPE_CHECKING:
     from eagletui.extract.run_on_ray import Cluster

@@ -27,8 +27,8 @@ from typing import Any, Final
 
 import torch
 
-from eagletui import arbitrate_run as arbitrating
-from eagletui.arbitrate_run import arbitrate_run
+from eagletui.arbitration import of_run as arbitrating
+from eagletui.arbitration.of_run import arbitrate_run
 from eagletui.cli.app import main as eagletui
 from eagletui.embedded.asks import Ask, AskMessage
 from eagletui.embedded.data import tokenizer_dir, weights_path

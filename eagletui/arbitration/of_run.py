@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
-from eagletui.arbitration import PACE, Arbitration, Ruled, likelihood_objects, load_arbiter
+from eagletui.arbitration.asking import PACE, Arbitration, Ruled, likelihood_objects, load_arbiter
 from eagletui.config.run_config import RunConfig, load_config
 from eagletui.core.errors import InputError, RunError
 from eagletui.core.fidelity import EVIDENCE, PROVED, Evidence, Usability

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import torch
 
-from eagletui.arbiter import Arbiter
+from eagletui.arbitration.arbiter import Arbiter
 from eagletui.core.errors import ModelError
 from eagletui.core.findings import Finding
 from eagletui.core.likelihood import FAR_OFF, Likelihood, Structure, impostor_finding, structure_findings

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from typing import Any, Final
 
-from eagletui.arbitration import Arbitration, Ruled, likelihood_objects
+from eagletui.arbitration.asking import Arbitration, Ruled, likelihood_objects
 from eagletui.core.fidelity import EVIDENCE, same_up_to_last_whole_character
 from eagletui.core.json_objects import finding_object
 from eagletui.core.opinions import Answer, Doubts, Question, canonical_ids, differing_spans, obstacle, sampled_length

@@ -15,8 +15,8 @@ from eagletui.files.remote import Remote
 from eagletui.ledger.backup import back_up
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer import LedgerWriter
-from eagletui.mirror import LedgerMirror, MirrorThread
 from eagletui.runs.folder import RunFolder
+from eagletui.runs.mirror import LedgerMirror, MirrorThread
 from tests.engine.run_folder import EngineRun, make_run
 from tests.provider_fixture import serve_in_thread
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from eagletui import arbitrate_run as arbitrating
-from eagletui.arbitrate_file import sampling_of
+from eagletui.arbitration import of_run as arbitrating
+from eagletui.arbitration.of_file import sampling_of
 from eagletui.cli.app import main
 from eagletui.core.errors import InputError, LockedError, RunError
 from eagletui.core.sampling import Sampling
@@ -32,7 +32,7 @@ from tests.unigram_model import save_unigram_model
 
 __all__ = ["eagletui", "runs"]
 
-CAPTURE = Path(__file__).parent / "data" / "captures" / "smollm2-vllm-text.jsonl"
+CAPTURE = Path(__file__).parents[1] / "data" / "captures" / "smollm2-vllm-text.jsonl"
 CHOSEN = ("v-json-010", "v-caps-032", "v-caps-007", "v-prose-020")
 TOKENIZER = load_tokenizer(tokenizer_dir())
 END = TOKENIZER.vocabulary.specials["<|im_end|>"]

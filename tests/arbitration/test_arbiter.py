@@ -9,7 +9,7 @@ from math import exp, log
 import pytest
 import torch
 
-from eagletui.arbiter import BILL_ERRS, Arbiter
+from eagletui.arbitration.arbiter import BILL_ERRS, Arbiter
 from eagletui.core.opinions import Question
 from eagletui.core.posterior import SURE
 from eagletui.core.sampling import Sampling
