@@ -15,9 +15,9 @@ from eagletui.ledger.orders import AdmitRequest
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.providers.base import KeyStatus, RawReply
 from eagletui.runs.folder import RunFolder
+from tests.engine.accounts import HOLD_PICO, make_ledger, money
 from tests.engine.conftest import NewRun
 from tests.engine.parts import offer_of_maker
-from tests.engine.test_settle import HOLD_PICO, make_ledger, money
 from tests.providers.scripted_server import Exchange, scripted_server
 
 ANSWER = {
