@@ -10,18 +10,20 @@ from hypothesis import settings
 from tests.forked import forked_workers
 from tests.garbage import no_garbage_left, pytest_collection, pytest_collection_finish
 from tests.provider_fixture import replay_provider, start_provider
+from tests.sharing import pytest_xdist_make_scheduler
 
 __all__ = [
     "forked_workers",
     "no_garbage_left",
     "pytest_collection",
     "pytest_collection_finish",
+    "pytest_xdist_make_scheduler",
     "replay_provider",
     "start_provider",
 ]
 
-# The same examples each time, so that a red run means a change; HYPOTHESIS_PROFILE=explore looks for new ones.
-settings.register_profile("repeat", derandomize=True)
+# The same examples each time, so that a red run means a change; HYPOTHESIS_PROFILE=explore looks for more.
+settings.register_profile("repeat", derandomize=True, max_examples=50)
 settings.register_profile("explore", derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
 

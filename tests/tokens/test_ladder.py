@@ -61,7 +61,7 @@ def check(reply: Reply, ids: list[int], *, ended: bool) -> Rebuilt:
     return result
 
 
-many = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+many = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @many
