@@ -158,7 +158,7 @@ def _read(folder: RunFolder) -> _Joined:
         if books.open_pico or snapshot.states.get("in_flight", 0):
             raise RunError(
                 f"{folder.name}: requests are open whose cost is not known yet ({len(reader.open_attempts()):,}). "
-                f"Let the run find out and end first: eagletui run {folder.name} --headless"
+                f"Let the run find out and end first: eagletui run {folder.argument} --headless"
             )
         sources = frozenset(source.sha256 for source in reader.sources())
         return _Joined(folder, load_config(folder.config_path), row, sources, tuple(reader.shards()))

@@ -24,7 +24,7 @@ from tests.cli.conftest import Command, MakeConfig, eagletui, made_run, make_con
 
 __all__ = ["eagletui", "made_run", "make_config", "runs"]
 
-LOOK = Look("b3", "paused", True, "cap", "It costs $(touch /tmp/x)", 3, 0, 9, 5_000_000_000, 10_000_000_000)
+LOOK = Look("b3", "b3", "paused", True, "cap", "It costs $(touch /tmp/x)", 3, 0, 9, 5_000_000_000, 10_000_000_000)
 NASTY = Notice("finding", "b3: finding loop", "`id`; $(id) \x1b]0;x\x07 \"quoted\" 'single'\nnext\x00 line \ud800")
 
 

@@ -90,7 +90,7 @@ def arbitrate_run(
         RunError: a rebuild has begun and not ended.
     """
     with ExitStack() as stack:
-        stack.enter_context(RoleLock(folder.path, "engine", job=f"eagletui arbitrate {folder.name}"))
+        stack.enter_context(RoleLock(folder.path, "engine", job=f"eagletui arbitrate {folder.argument}"))
         config = load_config(folder.config_path)
         weights = model or config.model.weights
         if weights is None:
@@ -98,7 +98,7 @@ def arbitrate_run(
         reader = stack.enter_context(LedgerReader(folder.ledger_path))
         standing = [row for row in reader.findings() if row.closed_at is None]
         if any(row.kind == UNFINISHED for row in standing):
-            raise RunError(f"A rebuild has begun and not ended. First: eagletui rebuild {folder.name}")
+            raise RunError(f"A rebuild has begun and not ended. First: eagletui rebuild {folder.argument}")
         writer = stack.enter_context(LedgerWriter(folder.ledger_path))
         vocabulary = load_tokenizer(folder.tokenizer_dir).vocabulary
         cases = _Cases(reader, config, Doubts.of(standing), vocabulary, use_count)

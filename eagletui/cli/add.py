@@ -52,5 +52,5 @@ def add(
     had = f"; {counted(known, 'sample')} it had already" if known else ""
     say(f"Added {counted(added, 'sample')} to {folder.name}{had}.")
     if added and is_alive(folder, "engine") is None:
-        say(f"Ask them: eagletui run {folder.name}")
+        say(f"Ask them: eagletui run {folder.argument}")
     return 0

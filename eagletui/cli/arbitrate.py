@@ -130,7 +130,7 @@ def _of_run(folder: RunFolder, model: Path | None, use_count: bool, threads: int
     else:
         _print(summary)
         if summary["changed"]:
-            say(f"Look: eagletui inspect {folder.name} {summary['changed_examples'][0]}")
+            say(f"Look: eagletui inspect {folder.argument} {summary['changed_examples'][0]}")
     return REFUSED if any(finding["kind"] == "impostor" for finding in summary["findings"]) else 0
 
 

@@ -187,7 +187,7 @@ def take_up(folder: RunFolder, config: RunConfig) -> list[str]:
         raise RunError(
             f"Run {folder.name} was made with another config, and these fields cannot change:\n"
             + "\n".join(lines)
-            + f"\nUse --name for a new run, or resume the old one with: eagletui run {folder.name}"
+            + f"\nUse --name for a new run, or resume the old one with: eagletui run {folder.argument}"
         )
     if not changed:
         return []

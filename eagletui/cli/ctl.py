@@ -8,6 +8,7 @@ import typer
 
 from eagletui.cli.output import print_json
 from eagletui.core.errors import InputError, RunError
+from eagletui.core.hints import for_run
 from eagletui.core.lifecycle import FINISHED_RUNS
 from eagletui.core.moments import read_moment
 from eagletui.core.money import usd_to_pico
@@ -113,7 +114,7 @@ def refuse_unknown(folder: RunFolder, verb: Verb, args: Mapping[str, Any]) -> No
             if reader.sample(key) is None:
                 raise InputError(
                     f"retry: run {folder.name} has no sample {clean_line(key, 60)}; nothing was queued. "
-                    f"Its samples: eagletui attach {folder.name}"
+                    f"Its samples: eagletui attach {folder.argument}"
                 )
 
 
@@ -129,7 +130,7 @@ def order(folder: RunFolder, verb: Verb, args: Mapping[str, Any]) -> Applied:
     if is_alive(folder, "engine") is None:
         applied = apply_without_engine(folder.ledger_path, verb, args, "ctl")
         if applied is not None:
-            return applied
+            return applied._replace(result=for_run(applied.result, folder.argument))
     if is_alive(folder, "engine") is None:
         raise UnappliedError(_nobody(folder, verb))
     number = commands.issue(folder.ledger_path, verb, args)
@@ -139,7 +140,7 @@ def order(folder: RunFolder, verb: Verb, args: Mapping[str, Any]) -> Applied:
             f"The engine of run {folder.name} did not apply {verb} within {APPLY_TIMEOUT_S:.0f} s; "
             "it will when it answers again."
         )
-    return Applied(bool(row.changed), row.result or "")
+    return Applied(bool(row.changed), for_run(row.result or "", folder.argument))
 
 
 def _nobody(folder: RunFolder, verb: Verb) -> str:
@@ -149,8 +150,8 @@ def _nobody(folder: RunFolder, verb: Verb) -> str:
     if state == "done" or (state in FINISHED_RUNS and verb != "resume"):
         return f"Run {folder.name} is {state}: there is nothing to {verb}."
     if state in FINISHED_RUNS:
-        return f"Run {folder.name} is {state}. Go on with: eagletui run {folder.name}"
-    return f"No engine of run {folder.name} is alive to {verb}. Start it with: eagletui run {folder.name}"
+        return f"Run {folder.name} is {state}. Go on with: eagletui run {folder.argument}"
+    return f"No engine of run {folder.name} is alive to {verb}. Start it with: eagletui run {folder.argument}"
 
 
 class UnappliedError(RunError):

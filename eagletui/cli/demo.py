@@ -107,7 +107,7 @@ def print_summary(folder: RunFolder, reader: LedgerReader) -> None:
         ),
         ("training data", short_path(folder.exports_dir / "jsonl" / DATA_FILE)),
         ("run folder", short_path(folder.path)),
-        ("look", f"eagletui attach {folder.name}    list: eagletui inspect {folder.name}"),
+        ("look", f"eagletui attach {folder.argument}    list: eagletui inspect {folder.argument}"),
     ]
     if (mismatch := _mismatch(folder, reader)) is not None:
         pairs.insert(3, ("for example", mismatch))

@@ -54,7 +54,7 @@ def to_file(
     limits = [(rule, _limit(rule, done, target, max_length)) for rule in rules]
     limit = limits[-1][1]
     if form == "jsonl":
-        notes, commands = _jsonl_notes(folder.name, done), _prepare_commands(done, target, limit)
+        notes, commands = _jsonl_notes(folder.argument, done), _prepare_commands(done, target, limit)
     else:
         notes, commands = [], [_parquet_command(out, done, target, limit)]
     _print_file(folder.name, form, done, limits, {}, notes, commands, json_)
@@ -171,10 +171,10 @@ def _split_notes(done: Exported) -> list[str]:
     return [] if unusual is None else [unusual]
 
 
-def _jsonl_notes(name: str, done: Exported) -> list[str]:
+def _jsonl_notes(argument: str, done: Exported) -> list[str]:
     """Say what the trainers that read the file do with it, and what to export for them instead."""
     # The trainer splits the rows itself, and one row it cannot split.
-    alone = one_sided(1, 0, name, computed=False) if done.census.samples == 1 else None
+    alone = one_sided(1, 0, argument, computed=False) if done.census.samples == 1 else None
     notes = [] if alone is None else [alone]
     if done.is_split and done.validation_rows:
         notes.append(
@@ -184,8 +184,8 @@ def _jsonl_notes(name: str, done: Exported) -> list[str]:
     return [
         *notes,
         "prepare-data of speculators shuffles all rows together, so that the ones it validates on change with every "
-        f"export. eagletui export {name} --to speculators --online prepares them and moves none.",
-        f"eagletui export {name} --to specforge --online --model PATH writes SpecForge's run config.",
+        f"export. eagletui export {argument} --to speculators --online prepares them and moves none.",
+        f"eagletui export {argument} --to specforge --online --model PATH writes SpecForge's run config.",
     ]
 
 

@@ -14,6 +14,7 @@ from eagletui.cli.standing import way_out
 from eagletui.cli.status import evidence_text, waits_of
 from eagletui.config.run_config import RunConfig
 from eagletui.core.errors import RunError
+from eagletui.core.hints import for_run
 from eagletui.core.lifecycle import FINISHED_RUNS, WorkerRole
 from eagletui.core.money import format_usd
 from eagletui.core.text import clean_line
@@ -63,7 +64,7 @@ def follow(
         RunError: the engine died in the middle of a run.
     """
     with LedgerReader(folder.ledger_path) as reader:
-        progress = Progress(reader, after_event)
+        progress = Progress(reader, folder.argument, after_event)
         if joined and (left := _look_on(folder, interrupts, progress)) is not None:
             return left
         was_cut_short = _wait(folder, "engine", interrupts, progress, patience_s)
@@ -73,7 +74,7 @@ def follow(
             snapshot = progress.show(always=True)
         end_helpers(folder)
     if interrupts.count:
-        say(f"The run can go on: eagletui run {folder.name}")
+        say(f"The run can go on: eagletui run {folder.argument}")
         return INTERRUPTED
     if was_cut_short and snapshot.run.state not in (*FINISHED_RUNS, "paused"):
         return _without_answers(folder, snapshot)
@@ -85,10 +86,10 @@ def _look_on(folder: RunFolder, interrupts: Interrupts, progress: "Progress") ->
     while is_locked(folder.lock_path("engine")):
         snapshot = progress.show()
         if interrupts.count:
-            say(f"Run {folder.name} goes on without this command. Stop it with: eagletui ctl {folder.name} stop")
+            say(f"Run {folder.name} goes on without this command. Stop it with: eagletui ctl {folder.argument} stop")
             return INTERRUPTED
         if snapshot.run.state == "paused" and not snapshot.in_flight:
-            say(f"Paused ({snapshot.run.pause_reason}); its engine waits. Look: eagletui attach {folder.name}")
+            say(f"Paused ({snapshot.run.pause_reason}); its engine waits. Look: eagletui attach {folder.argument}")
             return PAUSED
         time.sleep(POLL_S)
     return None
@@ -125,6 +126,8 @@ class Progress:
     """Prints a line when something changed, at most every few seconds, and at once when the state changed."""
 
     reader: LedgerReader
+    argument: str
+    """Names the run in commands."""
     after_event: int = 0
     """The last event whose warning was printed."""
     started: float = 0.0
@@ -145,7 +148,11 @@ class Progress:
         run = self.snapshot.run
         state = run.state if run.pause_reason is None else f"{run.state} ({run.pause_reason})"
         if always or state != self.state or now - self.at >= LINE_EVERY_S:
-            detail = f": {clean_line(run.pause_detail)}" if run.pause_detail and state != self.state else ""
+            detail = (
+                f": {clean_line(for_run(run.pause_detail, self.argument))}"
+                if run.pause_detail and state != self.state
+                else ""
+            )
             line = f"{state}{detail}  {progress_line(self.snapshot)}"
             if line != self.line:
                 say(f"{now - self.started:6.0f} s  {line}")
@@ -161,12 +168,16 @@ class Progress:
         newest = self.reader.last_events(WARNINGS, ("warn", "error"))
         for event in newest:
             if event.id > self.after_event and event.kind != "paused" and event.sample_key is None:
-                say(f"{event.level}: {clean_line(event.message)}")
+                say(f"{event.level}: {self._own(event.message)}")
         self.after_event = snapshot.last_event_id
+
+    def _own(self, words: str) -> str:
+        """Name this run in a sentence of the ledger."""
+        return clean_line(for_run(words, self.argument))
 
     def _say_wait(self, snapshot: Snapshot) -> None:
         """Say once why a run goes on although nothing is in flight."""
-        words = waits_of(snapshot)
+        words = waits_of(snapshot, self.argument)
         if words and not self.waits:
             say(words)
         self.waits = bool(words)
@@ -206,7 +217,9 @@ def _wait(
         if patience_s is not None and waits_since is not None and now - waits_since >= patience_s and not was_cut_short:
             was_cut_short = True
             unsettled = format_usd(snapshot.spend.books.unsettled_pico)
-            say(f"{unsettled} of broken requests stays unsettled. To ask what they cost: eagletui run {folder.name}")
+            say(
+                f"{unsettled} of broken requests stays unsettled. To ask what they cost: eagletui run {folder.argument}"
+            )
             if (worker := is_alive(folder, role)) is not None:
                 _signal(worker.pid)
         if interrupts.count > interrupts.passed_on and (worker := is_alive(folder, role)) is not None:
@@ -240,14 +253,14 @@ def outcome(folder: RunFolder, config: RunConfig, snapshot: Snapshot) -> int:
     """
     run, excess = snapshot.run, snapshot.key_excess
     if excess is not None:
-        say(f"{clean_line(excess.sentence)} {clean_line(excess.action)}")
+        say(f"{clean_line(excess.sentence)} {clean_line(for_run(excess.action, folder.argument))}")
     if run.state == "paused":
-        say(f"Paused ({run.pause_reason}). Go on with: {way_out(folder.name, run.pause_reason)}")
+        say(f"Paused ({run.pause_reason}). Go on with: {way_out(folder.argument, run.pause_reason)}")
         return PAUSED
     if run.state not in FINISHED_RUNS:
         raise EngineDiedError(
             f"The engine of {folder.name} ended while the run was {run.state}. Its log is "
-            f"{folder.log_path('engine')}. Nothing is lost; go on with: eagletui run {folder.name}"
+            f"{folder.log_path('engine')}. Nothing is lost; go on with: eagletui run {folder.argument}"
         )
     if run.state == "failed":
         return FAILED
@@ -266,8 +279,8 @@ def _without_answers(folder: RunFolder, snapshot: Snapshot) -> int:
     failed = snapshot.states["failed"] + snapshot.states["refused"]
     if failed:
         say(
-            f"{counted(failed, 'sample')} without an answer: eagletui inspect {folder.name} lists them, "
-            f"eagletui ctl {folder.name} retry queues them again."
+            f"{counted(failed, 'sample')} without an answer: eagletui inspect {folder.argument} lists them, "
+            f"eagletui ctl {folder.argument} retry queues them again."
         )
     return FAILED if failed else DONE
 

@@ -49,7 +49,7 @@ def inspect(
         if detail is None:
             near = reader.keys_like(sample, NEAR_KEYS)
             keys = f"Keys that contain it: {', '.join(near)}."
-            hint = f" {keys}" if near else f" List some with: eagletui inspect {folder.name}"
+            hint = f" {keys}" if near else f" List some with: eagletui inspect {folder.argument}"
             raise InputError(f"Run {folder.name} has no sample with the key {clean_line(sample, 80)}.{hint}")
         format_name = reader.run().format
         opinion = reader.opinion(detail.row.id)

@@ -55,7 +55,7 @@ def send_test(config: RunConfig) -> list[Sent]:
             f"The config of {config.run.name} has no way to notify: set command, webhook or webhook_env in [notify]."
         )
     words = f"This is a test. Real ones come on: {', '.join(section.on) or 'nothing, because on is empty'}."
-    look = Look(name=config.run.name, state="new", has_engine=False)
+    look = Look(name=config.run.name, argument=config.run.name, state="new", has_engine=False)
     return send(Notice("done", f"{config.run.name}: test notice", words), look, config, time.time())
 
 

@@ -72,14 +72,14 @@ def farewell(folder: RunFolder) -> str:
     try:
         engine = is_alive(folder, "engine")
         if engine is not None:
-            return f"run {folder.name} continues (pid {engine.pid}). eagletui attach {folder.name}"
+            return f"run {folder.name} continues (pid {engine.pid}). eagletui attach {folder.argument}"
         with LedgerReader(folder.ledger_path) as reader:
             run = reader.run()
     except EagleError as error:
         return f"run {folder.name}: {error}"
     state = standing(run.state, run.pause_reason, has_engine=False)
     command = "attach" if run.state == "done" else "run"
-    return f"run {folder.name} is {state}. eagletui {command} {folder.name}"
+    return f"run {folder.name} is {state}. eagletui {command} {folder.argument}"
 
 
 def _say(line: str) -> None:

@@ -215,7 +215,7 @@ def print_probe(made: Probe, quantizations: Mapping[str, str | None]) -> None:
     print()
     pairs = [("spent", f"{format_usd(made.settled_pico)} in the probe run {made.folder.name}")]
     if made.held_pico:
-        asks = f"eagletui run {made.folder.name} asks for them again"
+        asks = f"eagletui run {made.folder.argument} asks for them again"
         pairs.append(("held", f"{format_usd(made.held_pico)} of requests whose costs are not known yet: {asks}"))
     for tag, endpoint in made.endpoints.items():
         choice = made.rebuilt.profiles.get(tag)

@@ -33,7 +33,7 @@ def report(
     folder = find(run)
     check_target(html)
     story = read_story(folder.ledger_path, time.time)
-    written = page(story, standing_line(story.snapshot))
+    written = page(story, standing_line(story.snapshot, clean_line(folder.name)))
     try:
         with Replacement(html) as stream:
             stream.write(written)

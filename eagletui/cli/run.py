@@ -87,7 +87,7 @@ def run(
             return outcome(folder, chosen, snapshot)
         code = work(folder, chosen, claim, exit_when_paused=follows, follows=follows)
     if code is None and detach:
-        say(f"Run {folder.name} is under way. Look at it with: eagletui attach {folder.name}")
+        say(f"Run {folder.name} is under way. Look at it with: eagletui attach {folder.argument}")
         for check in lifetime_checks(os.environ):
             if check.level != "ok":
                 say(f"note: {check.detail}; {check.advice}")
@@ -95,7 +95,8 @@ def run(
     if code is None:
         return open_screens(folder, ascii_=ascii_, mouse=not no_mouse)
     if code == DONE:
-        say(f"Look: eagletui attach {folder.name}    write data: eagletui export {folder.name} --to jsonl --out DIR")
+        named = folder.argument
+        say(f"Look: eagletui attach {named}    write data: eagletui export {named} --to jsonl --out DIR")
     return code
 
 

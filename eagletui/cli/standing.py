@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from eagletui.core.hints import for_run
 from eagletui.core.lifecycle import PauseReason
 from eagletui.core.text import clean_line
 from eagletui.ledger.snapshot import Snapshot
@@ -32,19 +33,24 @@ def standing(state: str, pause_reason: str | None, *, has_engine: bool) -> str:
     return state if pause_reason is None else f"{state} ({pause_reason})"
 
 
-def standing_line(snapshot: Snapshot) -> str:
-    """Name the state, why, and what a person can do about it."""
+def standing_line(snapshot: Snapshot, argument: str) -> str:
+    """Name the state, why, and what a person can do about it.
+
+    Args:
+        snapshot: the run.
+        argument: names it in commands.
+    """
     run, alive = snapshot.run, has_engine(snapshot)
     named = standing(run.state, run.pause_reason, has_engine=alive)
     known = run.pause_reason in ("user", *_WAYS_OUT)  # the reason says it all
-    detail = f": {clean_line(run.pause_detail)}" if run.pause_detail and (alive or not known) else ""
+    detail = f": {clean_line(for_run(run.pause_detail, argument))}" if run.pause_detail and (alive or not known) else ""
     if alive or run.state == "done":
         return named + detail
     why = ": no engine is running" if named == INTERRUPTED else detail.removesuffix(".")
-    return f"{named}{why}. Go on with: {way_out(clean_line(run.name), run.pause_reason)}"
+    return f"{named}{why}. Go on with: {way_out(argument, run.pause_reason)}"
 
 
-def way_out(name: str, reason: PauseReason | None) -> str:
+def way_out(argument: str, reason: PauseReason | None) -> str:
     """Return the commands that end a pause when no engine is running."""
     template = "eagletui run {run}" if reason is None else _WAYS_OUT.get(reason, "eagletui run {run}")
-    return template.format(run=name)
+    return template.format(run=argument)

@@ -11,6 +11,7 @@ from eagletui.cli.output import bytes_text, counted, print_json, print_pairs
 from eagletui.cli.standing import standing_line
 from eagletui.core.errors import InputError
 from eagletui.core.fidelity import EVIDENCE, PROVED
+from eagletui.core.hints import for_run
 from eagletui.core.lifecycle import FINISHED_RUNS
 from eagletui.core.money import format_usd, limit_text, pico_to_usd_string
 from eagletui.core.text import clean_line
@@ -35,7 +36,7 @@ def status(
         if json_:
             print_json(status_object(snapshot))
             return 0
-        print_pairs(status_pairs(snapshot))
+        print_pairs(status_pairs(snapshot, folder.argument))
         version = reader.data_version()
         while watch and _goes_on(snapshot):
             time.sleep(WATCH_S)
@@ -43,7 +44,7 @@ def status(
                 continue
             version, snapshot = now, reader.snapshot()
             print()
-            print_pairs(status_pairs(snapshot))
+            print_pairs(status_pairs(snapshot, folder.argument))
     return 0
 
 
@@ -119,12 +120,17 @@ def status_object(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def status_pairs(snapshot: Snapshot) -> list[tuple[str, str]]:
-    """Return a snapshot as lines for people."""
+def status_pairs(snapshot: Snapshot, argument: str) -> list[tuple[str, str]]:
+    """Return a snapshot as lines for people.
+
+    Args:
+        snapshot: the run.
+        argument: names it in commands.
+    """
     run, tokens = snapshot.run, snapshot.tokens
     pairs = [
         ("run", clean_line(run.name)),
-        ("state", standing_line(snapshot)),
+        ("state", standing_line(snapshot, argument)),
         ("samples", f"{snapshot.samples:,}: {named(snapshot.states)}"),
         ("exact", exact_text(snapshot)),
         ("usability", named(snapshot.usability) or "-"),
@@ -135,7 +141,7 @@ def status_pairs(snapshot: Snapshot) -> list[tuple[str, str]]:
         ("drift", drift_text(snapshot)),
         ("tokens", f"{tokens.prompt:,} prompt, {tokens.output:,} output"),
         ("dollars", dollars_text(snapshot)),
-        ("features", _features_text(snapshot)),
+        ("features", _features_text(snapshot, argument)),
     ]
     profiles = ", ".join(
         f"{clean_line(tag)}: {name}" for tag, name in profiles_of(snapshot).items() if name is not None
@@ -149,7 +155,7 @@ def status_pairs(snapshot: Snapshot) -> list[tuple[str, str]]:
     share = _stream_share(snapshot)
     if share < 1.0 and run.state not in FINISHED_RUNS:
         pairs.append(("streams", f"about {share:.0%} of the samples: more would take more CPU than there is"))
-    if waits := waits_of(snapshot):
+    if waits := waits_of(snapshot, argument):
         pairs.append(("waits", waits))
     if run.state not in FINISHED_RUNS:
         pairs += [("endpoint", words) for words in _taken_out(snapshot)]
@@ -158,7 +164,7 @@ def status_pairs(snapshot: Snapshot) -> list[tuple[str, str]]:
         name = worker.role if worker.slot == 0 else f"{worker.role} {worker.slot}"
         pairs.append((name, f"{how}, pid {worker.pid}, last heard {worker.heartbeat_age_s:,.0f} s ago"))
     for finding in snapshot.findings:
-        words = f"{finding.sentence.rstrip('.')}. {finding.action}".replace("ctl RUN ", f"ctl {run.name} ")
+        words = for_run(f"{finding.sentence.rstrip('.')}. {finding.action}", argument)
         pairs.append(("finding", clean_line(words)))
     return pairs
 
@@ -179,12 +185,12 @@ def _engine_detail(snapshot: Snapshot) -> dict[str, Any]:
     return detail
 
 
-def waits_of(snapshot: Snapshot) -> str:
+def waits_of(snapshot: Snapshot, argument: str) -> str:
     """Return why the engine still works although nothing is left to send; '' where it does not wait."""
     if not any(worker.role == "engine" and worker.alive for worker in snapshot.workers):
         return ""
     words = str(_engine_detail(snapshot).get("waits") or "")
-    return clean_line(words.replace("run RUN", f"run {snapshot.run.name}"), 600)
+    return clean_line(for_run(words, argument), 600)
 
 
 def _stream_share(snapshot: Snapshot) -> float:
@@ -202,11 +208,10 @@ def _taken_out(snapshot: Snapshot) -> list[str]:
     ]
 
 
-def _features_text(snapshot: Snapshot) -> str:
+def _features_text(snapshot: Snapshot, argument: str) -> str:
     extract = snapshot.extract
     if not extract.shards and not any(worker.role == "extractor" for worker in snapshot.workers):
-        name = clean_line(snapshot.run.name)
-        return f"none; {counted(extract.pending, 'sample')} could have them: eagletui extract {name} --model PATH"
+        return f"none; {counted(extract.pending, 'sample')} could have them: eagletui extract {argument} --model PATH"
     return (
         f"{counted(extract.samples, 'sample')}, {counted(extract.rows, 'row')},"
         f" {bytes_text(extract.bytes)} in {counted(extract.shards, 'shard')}"

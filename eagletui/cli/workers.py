@@ -98,7 +98,7 @@ def _start(folder: RunFolder, config: RunConfig, interrupts: Interrupts, *, exit
         try:
             ensure(folder, "extractor", EXTRACTOR_READY_S, interrupts)
         except RunError as error:
-            say(f"{error}\nThe run goes on without features; later: eagletui extract {folder.name} --model PATH")
+            say(f"{error}\nThe run goes on without features; later: eagletui extract {folder.argument} --model PATH")
     return is_ours
 
 
@@ -136,7 +136,7 @@ def open_screens(folder: RunFolder, *, ascii_: bool, mouse: bool) -> int:
     try:
         code = show(folder, ascii_=ascii_, mouse=mouse)
     except KeyboardInterrupt:
-        say(f"Run {folder.name} goes on without this command. Stop it with: eagletui ctl {folder.name} stop")
+        say(f"Run {folder.name} goes on without this command. Stop it with: eagletui ctl {folder.argument} stop")
         return INTERRUPTED
     with LedgerReader(folder.ledger_path) as reader:
         ended = reader.run().state in FINISHED_RUNS

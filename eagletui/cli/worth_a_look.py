@@ -45,7 +45,7 @@ def print_worth_a_look(folder: RunFolder, reader: LedgerReader, *, json_: bool) 
         )
         return 0
     if not rows:
-        print(f"Nothing failed, drifts or differs. All samples: eagletui attach {folder.name}")
+        print(f"Nothing failed, drifts or differs. All samples: eagletui attach {folder.argument}")
         return 0
     print_table(
         ("sample", "state", "evidence", "usability", "why"),
@@ -55,9 +55,9 @@ def print_worth_a_look(folder: RunFolder, reader: LedgerReader, *, json_: bool) 
         ],
     )
     first = clean_line(rows[0].sample_key)
-    print(f"\n{counted(len(rows), 'sample')}. One in full: eagletui inspect {folder.name} {first}")
+    print(f"\n{counted(len(rows), 'sample')}. One in full: eagletui inspect {folder.argument} {first}")
     if any(len(reader.page(kind, None, MOST + 1)) > MOST for kind in KINDS):
-        print(f"There are more: eagletui attach {folder.name}, then 2 and f")
+        print(f"There are more: eagletui attach {folder.argument}, then 2 and f")
     return 0
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from eagletui.core.hints import for_run
 from eagletui.core.lifecycle import FINISHED_RUNS, PauseReason, RunState
 from eagletui.core.money import format_usd
 
@@ -18,6 +19,8 @@ class Look:
     """A run at one moment."""
 
     name: str
+    argument: str
+    """Names it in commands."""
     state: RunState
     has_engine: bool
     pause_reason: PauseReason | None = None
@@ -47,10 +50,11 @@ def notices(before: Look, now: Look) -> list[Notice]:
     name, far = now.name, f"{now.answered:,} of {now.samples:,} samples answered, {format_usd(now.spent_pico)} spent."
     found: list[Notice] = []
     if now.state == "paused" and (before.state, before.pause_reason) != (now.state, now.pause_reason):
-        found.append(Notice("paused", f"{name} is paused: {now.pause_reason}", f"{_for(name, now.pause_detail)} {far}"))
+        told = for_run(now.pause_detail, now.argument)
+        found.append(Notice("paused", f"{name} is paused: {now.pause_reason}", f"{told} {far}"))
     for key, words in now.findings.items():
         if key not in before.findings:
-            found.append(Notice("finding", f"{name}: finding {key[0]}", f"{_for(name, words)} {far}"))
+            found.append(Notice("finding", f"{name}: finding {key[0]}", f"{for_run(words, now.argument)} {far}"))
     if _is_near(now) and not _is_near(before) and now.pause_reason != "stop_at":
         text = f"{SPEND_PERCENT} % of stop-at {format_usd(now.stop_at_pico)} is spent. {far}"
         found.append(Notice("spend", f"{name}: {SPEND_PERCENT} % of stop-at", text))
@@ -58,15 +62,10 @@ def notices(before: Look, now: Look) -> list[Notice]:
         failed = f" {now.failed:,} have no answer." if now.failed else ""
         found.append(Notice("done", f"{name} is {now.state}", f"The run is {now.state}. {far}{failed}"))
     if before.has_engine and not now.has_engine and now.state in ("running", "draining"):
-        text = f"Its engine has ended in the middle of the run. Go on with `eagletui run {name}`. {far}"
+        text = f"Its engine has ended in the middle of the run. Go on with `eagletui run {now.argument}`. {far}"
         found.append(Notice("dead", f"{name}: no engine is running", text))
     return found
 
 
 def _is_near(look: Look) -> bool:
     return 0 < look.stop_at_pico and look.spent_pico * 100 >= SPEND_PERCENT * look.stop_at_pico
-
-
-def _for(name: str, words: str) -> str:
-    """Put a run's name where the ledger's sentences say RUN."""
-    return words.replace("ctl RUN", f"ctl {name}").replace("run RUN", f"run {name}")

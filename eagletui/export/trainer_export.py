@@ -189,7 +189,7 @@ def _export(folder: RunFolder, out: Path, asked: Asked, reader: LedgerReader, ta
         manifest = replace(manifest, complete=True)
         write_trainer_manifest(out, manifest)
         kept = len({row.sample for row in rows} & {row.sample for row in before})
-        done = _told(out, asked, target, gathered, rows, kept, manifest, plan, vocabulary, commands, limits)
+        done = _told(folder, out, asked, target, gathered, rows, kept, manifest, plan, vocabulary, commands, limits)
         return replace(done, removed=len(before) - kept)
 
 
@@ -354,6 +354,7 @@ def _write_rest(
 
 
 def _told(
+    folder: RunFolder,
     out: Path,
     asked: Asked,
     target: ExportTarget,
@@ -369,7 +370,7 @@ def _told(
     validation_rows = sum(row.part == "validation" for row in rows)
     split = unusual_split(len(rows), validation_rows, manifest.validation_percent)
     if asked.trainer == "speculators":
-        split = one_sided(len(rows), validation_rows, manifest.run, computed=not asked.online) or split
+        split = one_sided(len(rows), validation_rows, folder.argument, computed=not asked.online) or split
     lengths = tuple(gathered.lengths())
     notes = training.notes(asked.trainer, target.name, target.checkpoint, online=asked.online)
     return TrainerExport(

@@ -48,7 +48,7 @@ def target_of_features(
     manifest = find_manifest(folder.features_dir)
     if manifest is None or not reader.shards():
         raise RunError(
-            f"Run {folder.name} has no features: eagletui extract {folder.name} --model PATH makes them. "
+            f"Run {folder.name} has no features: eagletui extract {folder.argument} --model PATH makes them. "
             "With --online the ids alone are exported, for a trainer that runs the target itself."
         )
     path = model or Path(manifest.model_path)

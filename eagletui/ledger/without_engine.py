@@ -25,7 +25,7 @@ class Applied(NamedTuple):
 
     changed: bool
     result: str
-    """One sentence."""
+    """One sentence; commands in it say RUN for the run."""
 
 
 def apply_without_engine(ledger: Path, verb: Verb, args: Mapping[str, Any], issued_by: str) -> Applied | None:
@@ -187,12 +187,12 @@ def _what_next(ledger: Path) -> str:
         snapshot = reader.snapshot()
     if snapshot.run.state == "done" and not snapshot.states["queued"]:
         return " The run is done: nothing is left to ask."
-    name, books = clean_line(ledger.parent.name), snapshot.spend.books
+    books = snapshot.spend.books
     # What is gone leaves room for free requests alone, and those need no budget only while nothing is gone.
     if books.spent_pico and books.spent_pico >= min(books.cap_pico, books.stop_at_pico):
         limit = "the cap" if books.cap_pico < books.stop_at_pico else "stop-at"
-        return f" No engine is running; once {limit} is raised, eagletui run {name} goes on."
-    return f" No engine is running; eagletui run {name} goes on."
+        return f" No engine is running; once {limit} is raised, eagletui run RUN goes on."
+    return " No engine is running; eagletui run RUN goes on."
 
 
 def _samples(number: int) -> str:

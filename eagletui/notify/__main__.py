@@ -89,6 +89,7 @@ def look(folder: RunFolder, reader: LedgerReader) -> Look:
     run, states = snapshot.run, snapshot.states
     return Look(
         name=run.name,
+        argument=folder.argument,
         state=run.state,
         has_engine=has_engine,
         pause_reason=run.pause_reason,

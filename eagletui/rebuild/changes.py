@@ -89,7 +89,7 @@ def write(folder: RunFolder, config: RunConfig, report: Rebuild, changes: Sequen
                     cause=None if cause is None else cause.name,
                 )
             if changes:
-                _open_unfinished(writer, folder, changes)
+                _open_unfinished(writer, changes)
         for start in range(0, len(changes), BATCH):
             with writer.transaction():
                 for change in changes[start : start + BATCH]:
@@ -101,13 +101,13 @@ def write(folder: RunFolder, config: RunConfig, report: Rebuild, changes: Sequen
             writer.event("info", "ctl", "rebuild", sentence(report))
 
 
-def _open_unfinished(writer: LedgerWriter, folder: RunFolder, changes: Sequence[Change]) -> None:
+def _open_unfinished(writer: LedgerWriter, changes: Sequence[Change]) -> None:
     writer.finding(
         UNFINISHED,
         f"A rebuild has begun and not ended: up to {len(changes):,} samples may be as they were before",
         affected=len(changes),
         examined=len(changes),
-        action=f"Run it again: eagletui rebuild {folder.name}",
+        action="Run it again: eagletui rebuild RUN",
         example_key=changes[0].remade.key,
     )
 

@@ -72,7 +72,7 @@ def rebuild_run(
     started = time.monotonic()
     with ExitStack() as stack:
         if not dry_run:
-            stack.enter_context(RoleLock(folder.path, "engine", job=f"eagletui rebuild {folder.name}"))
+            stack.enter_context(RoleLock(folder.path, "engine", job=f"eagletui rebuild {folder.argument}"))
         config = _asked(load_config(folder.config_path), output_format, profile)
         ids = RunIds(config, load_tokenizer(folder.tokenizer_dir), load_format(config.model.format))
         _refuse_misfit(ids.tokenizer, config)

@@ -1,6 +1,7 @@
 """The folder of a run: what lies where in it, and where runs lie."""
 
 import os
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -29,6 +30,15 @@ class RunFolder:
     def name(self) -> str:
         """The run's name: the folder's."""
         return self.path.name
+
+    @property
+    def argument(self) -> str:
+        """What names the run in a command that is given here: its name among the runs, else its path, quoted."""
+        path = self.path.resolve()
+        if path.parent == runs_root().resolve() and not path.name.startswith("-"):
+            return shlex.quote(path.name)
+        here = Path.cwd()
+        return shlex.quote(f".{os.sep}{path.relative_to(here)}" if path.is_relative_to(here) else str(path))
 
     @property
     def ledger_path(self) -> Path:

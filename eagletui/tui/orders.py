@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from eagletui.core.errors import EagleError
+from eagletui.core.hints import for_run
 from eagletui.core.money import Books, pico_to_usd_string
 from eagletui.ledger import commands
 from eagletui.ledger.rows import Verb
@@ -76,7 +77,7 @@ async def _write(view: RunView, verb: Verb, args: Mapping[str, object], clock: C
 
         applied = await asyncio.to_thread(apply_without_engine, ledger, verb, args, "app")
         if applied is not None:
-            return OrderDone(f"{verb}: {applied.result}", ok=applied.changed)
+            return OrderDone(f"{verb}: {for_run(applied.result, view.folder.argument)}", ok=applied.changed)
     return await asyncio.to_thread(commands.issue, ledger, verb, args, clock)
 
 
@@ -86,7 +87,7 @@ async def _result(app: "EagleApp", view: RunView, verb: Verb, command_id: int) -
     for _ in range(round(_APPLIED_WITHIN_S / _LOOK_EVERY_S) if is_alive else 1):
         row = await app.reader.command(command_id)
         if row is not None and row.applied_at is not None:
-            return OrderDone(f"{verb}: {row.result or 'done'}", ok=bool(row.changed))
+            return OrderDone(f"{verb}: {for_run(row.result or 'done', view.folder.argument)}", ok=bool(row.changed))
         await asyncio.sleep(_LOOK_EVERY_S)
     if engine is not None and is_alive:
         return OrderDone(f"{verb}: engine {engine.pid} has not taken it yet.", ok=False)

@@ -34,7 +34,12 @@ class RunView:
     @property
     def restart_command(self) -> str:
         """What starts the workers of this run from a shell."""
-        return f"eagletui run {self.folder.name} --detach"
+        return f"eagletui run {self.folder.argument} --detach"
+
+    @property
+    def extract_command(self) -> str:
+        """What computes the features that are missing, from a shell."""
+        return f"eagletui extract {self.folder.argument} --model PATH"
 
     def looked_at(self, now: float) -> "RunView":
         """The same figures, known to be current."""

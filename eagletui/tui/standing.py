@@ -139,7 +139,7 @@ _PAUSES: Final[dict[PauseReason, tuple[str, tuple[tuple[str, str], ...], str]]] 
 
 
 def banners(
-    snapshot: Snapshot, now: float, restart: str, last_words: str = "", network_disk: str | None = None
+    snapshot: Snapshot, now: float, restart: str, extract: str, last_words: str = "", network_disk: str | None = None
 ) -> tuple[Banner, ...]:
     """Choose the lines that must stay on the screen: about the run, the workers beside its engine, and the disk.
 
@@ -147,10 +147,11 @@ def banners(
         snapshot: the run.
         now: Unix seconds.
         restart: the command that starts the workers again.
+        extract: the command that computes the features that are missing.
         last_words: the error a dead engine ended with, if it did.
         network_disk: the network file system the ledger lies on, if it does.
     """
-    found = [banner(snapshot, now, restart, last_words), *(_dead_helper(snapshot, role) for role in HELPERS)]
+    found = [banner(snapshot, now, restart, last_words), *(_dead_helper(snapshot, role, extract) for role in HELPERS)]
     if network_disk is not None:
         found.append(
             Banner(
@@ -196,7 +197,7 @@ def extracts_along(snapshot: Snapshot) -> bool:
     return bool(asked.get("when", "off") != "off")
 
 
-def _dead_helper(snapshot: Snapshot, role: WorkerRole) -> Banner | None:
+def _dead_helper(snapshot: Snapshot, role: WorkerRole, extract: str) -> Banner | None:
     worker = dead_helper(snapshot, role)
     if worker is None:
         return None
@@ -209,7 +210,7 @@ def _dead_helper(snapshot: Snapshot, role: WorkerRole) -> Banner | None:
     text = f"The extractor (pid {worker.pid}) is dead; without features: {waiting}."
     if snapshot.run.state in WORKING and extracts_along(snapshot):
         return Banner(text, ((_START, "start it again"),), "error")
-    return Banner(text, (), "error", f"eagletui extract {snapshot.run.name} --model PATH")
+    return Banner(text, (), "error", extract)
 
 
 def _waits(snapshot: Snapshot) -> str:

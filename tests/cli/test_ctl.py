@@ -20,7 +20,9 @@ def test_the_cap_changes_without_an_engine_and_the_order_is_on_record(eagletui: 
         order = reader.command(1)
         assert reader.commands_pending() == []
     assert order is not None
-    assert (order.verb, order.changed, order.result) == ("cap", 1, ended.json["result"])
+    told = "The cap is $12.50. No engine is running; eagletui run {} goes on."
+    assert (order.verb, order.changed, order.result) == ("cap", 1, told.format("RUN"))
+    assert ended.json["result"] == told.format("small")
 
 
 def test_a_cap_below_what_is_settled_or_promised_is_taken_and_says_that_nothing_is_sent(

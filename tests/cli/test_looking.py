@@ -1,6 +1,8 @@
 """`status`, `ls` and `inspect`: the promised JSON, and words that a terminal can take."""
 
 import json
+import shlex
+import shutil
 import time
 from decimal import Decimal
 from pathlib import Path
@@ -136,7 +138,7 @@ def test_a_wait_for_costs_is_explained_once_by_run_and_each_time_by_status(
         writer.set_run_state("running")
         writer.beat("engine", ready=True, detail={"waits": waits})
         with LedgerReader(made_run.ledger_path) as reader:
-            progress = Progress(reader)
+            progress = Progress(reader, made_run.argument)
             progress.show()
             progress.show(always=True)
             said = standing.banner(reader.snapshot(), time.time(), "")
@@ -156,11 +158,28 @@ def test_a_followed_run_prints_what_its_workers_warn_of_once_and_not_its_pauses(
         writer.event("warn", "engine", "paused", "The cap is reached.")
         writer.event("info", "engine", "state", "Nothing to warn of.")
     with LedgerReader(made_run.ledger_path) as reader:
-        progress = Progress(reader, before)
+        progress = Progress(reader, made_run.argument, before)
         progress.show()
         progress.show(always=True)
     said = [line for line in capfd.readouterr().err.splitlines() if "answered" not in line]
     assert said == ["warn: Only 1 of 1,200 requests can be in flight."]
+
+
+def test_hints_for_a_run_that_lies_elsewhere_can_be_pasted(
+    eagletui: Command, made_run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = RunFolder(tmp_path / "else where" / "small")
+    shutil.copytree(made_run.path, away.path)
+    named = shlex.quote(str(away.path))
+    with LedgerWriter(away.ledger_path) as writer:
+        writer.finding("loop", "9 of 40 loop", endpoint="e", affected=9, examined=40, action="`ctl RUN quarantine e`")
+    shown = eagletui("status", str(away.path)).out
+    assert f"Go on with: eagletui run {named}" in shown
+    assert f"`ctl {named} quarantine e`" in shown
+    assert f"eagletui extract {named} --model PATH" in shown
+    assert f"eagletui run {named} goes on." in eagletui("ctl", str(away.path), "cap", "0.5").out
+    monkeypatch.chdir(away.path.parent)
+    assert "eagletui attach ./small" in eagletui("inspect", "./small").out
 
 
 def test_a_run_without_its_engine_is_called_interrupted_and_not_running(eagletui: Command, made_run: RunFolder) -> None:

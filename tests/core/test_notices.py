@@ -9,7 +9,7 @@ from eagletui.core.notices import Look, notices
 from eagletui.engine.gates import WAY_OUT
 
 RUNNING = Look(
-    "b3", "running", True, answered=40, samples=100, spent_pico=500_000_000_000, stop_at_pico=1_000_000_000_000
+    "b3", "./b3", "running", True, answered=40, samples=100, spent_pico=500_000_000_000, stop_at_pico=1_000_000_000_000
 )
 
 
@@ -26,7 +26,7 @@ def test_every_pause_is_told_once_with_what_to_do_for_this_run(reason: PauseReas
     paused = replace(RUNNING, state="paused", pause_reason=reason, pause_detail=f"It happened. {WAY_OUT[reason]}")
     (notice,) = notices(RUNNING, paused)
     assert (notice.kind, notice.title) == ("paused", f"b3 is paused: {reason}")
-    assert "eagletui run b3" in notice.text
+    assert "eagletui run ./b3" in notice.text
     assert "RUN " not in notice.text
     assert "40 of 100 samples answered, $0.5000 spent." in notice.text
     assert notices(paused, paused) == []
@@ -36,7 +36,7 @@ def test_each_new_finding_is_told_once() -> None:
     one = replace(RUNNING, findings={("loop", "e"): "On e, 9 of 40 loop. `ctl RUN quarantine e`"})
     two = replace(one, findings={**one.findings, ("empty", "e"): "On e, 9 of 40 are empty."})
     assert [notice.title for notice in notices(RUNNING, one)] == ["b3: finding loop"]
-    assert "ctl b3 quarantine e" in notices(RUNNING, one)[0].text
+    assert "ctl ./b3 quarantine e" in notices(RUNNING, one)[0].text
     assert kinds(one, two) == ["finding"]
     assert kinds(two, one) == []
 
@@ -61,7 +61,7 @@ def test_the_end_is_told_whatever_it_is(state: str) -> None:
 def test_an_engine_that_has_gone_in_the_middle_is_told_and_one_that_paused_before_is_not_dead() -> None:
     (notice,) = notices(RUNNING, replace(RUNNING, has_engine=False))
     assert notice.kind == "dead"
-    assert "eagletui run b3" in notice.text
+    assert "eagletui run ./b3" in notice.text
     paused = replace(RUNNING, state="paused", pause_reason="cap")
     assert kinds(paused, replace(paused, has_engine=False)) == []
     assert kinds(replace(RUNNING, has_engine=False), replace(RUNNING, has_engine=False)) == []

@@ -124,10 +124,10 @@ def test_a_file_of_one_row_says_that_speculators_refuses_it_and_how_to_add_more(
     answer_samples(run, [((1, 2), (3, 4))])
     assert _run("export", str(run.path), "--to", "jsonl", "--out", str(tmp_path / "out"), "--json") == 0
     printed = json.loads(capsys.readouterr().out)
-    assert (
-        "refuses a set of one row: no command trains on this one. Add prompts with eagletui add run PROMPTS"
-        in (printed["notes"][0])
+    told = (
+        f"refuses a set of one row: no command trains on this one. Add prompts with eagletui add {run.argument} PROMPTS"
     )
+    assert told in printed["notes"][0]
     assert [command.split()[:2] for command in printed["commands"]] == [["speculators", "prepare-data"]]
 
 

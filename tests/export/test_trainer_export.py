@@ -227,7 +227,7 @@ def test_ids_alone_need_no_features(tmp_path: Path) -> None:
     made = ExportedRun(create_run(tmp_path / "run", None), save_tiny_model(tmp_path / "model", "qwen3"), {})
     add_samples(made, (12, 30), extracted=False)
     out = tmp_path / "out"
-    with pytest.raises(RunError, match="Run run has no features: eagletui extract run --model PATH makes them"):
+    with pytest.raises(RunError, match=r"Run run has no features: eagletui extract .*/run --model PATH makes them"):
         export_for_trainer(made.run, out, ASKED)
     with pytest.raises(InputError, match="--model: found nothing, expected the target model's folder"):
         export_for_trainer(made.run, out, Asked("specforge", online=True))

@@ -1,12 +1,16 @@
 """Folders of runs."""
 
+import shlex
+import shutil
 import stat
 from pathlib import Path
 
 import pytest
 
 from eagletui.core.errors import RunError
-from eagletui.runs.folder import create_folder
+from eagletui.runs.find import find
+from eagletui.runs.folder import RunFolder, create_folder
+from tests.runs.bare_run import bare_run
 
 
 def test_a_new_folder_is_private_and_holds_the_places_of_a_run(root: Path) -> None:
@@ -15,6 +19,26 @@ def test_a_new_folder_is_private_and_holds_the_places_of_a_run(root: Path) -> No
     for place in (folder.path, folder.log_path("engine").parent, folder.features_dir, folder.provider_dir):
         assert stat.S_IMODE(place.stat().st_mode) == 0o700
     assert create_folder("b3-magicoder") == folder
+
+
+def test_what_names_a_run_in_a_command_finds_it_from_where_the_command_is_given(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "work"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    among = bare_run("a run")
+    below, away = RunFolder(here / "copies" / "b"), RunFolder(tmp_path / "el se" / "c")
+    for folder in (below, away):
+        shutil.copytree(among.path, folder.path)
+    assert (among.argument, below.argument) == ("'a run'", "./copies/b")
+    shutil.copytree(among.path, here / "d")
+    assert RunFolder(Path("d")).argument == "./d", "not the run of that name"
+    for folder in (among, below, away, RunFolder(here / "d")):
+        (given,) = shlex.split(folder.argument)
+        assert find(given).path.samefile(folder.path)
+    monkeypatch.chdir(below.path)
+    assert find(*shlex.split(below.argument)).path.samefile(below.path)
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../a", "/etc", "-rf", "a\nb", "a\x1b[31m"])

@@ -54,8 +54,9 @@ def copied(original: Built, to: Path) -> Built:
 
 
 @pytest.fixture
-def busy(busy_original: Built, tmp_path: Path) -> Built:
+def busy(busy_original: Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Built:
     """A running run: 60 samples, 37 answered, 3 resegmented, 2 failed, 1 refused, 4 in flight, 10 extracted."""
+    monkeypatch.setenv("EAGLETUI_RUNS", str(tmp_path))
     return copied(busy_original, tmp_path / "b3-magicoder")
 
 

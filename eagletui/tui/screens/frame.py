@@ -79,7 +79,8 @@ class FramedScreen(ViewScreen):
         self.query_one(TopBar).show(figures)
         old = now - view.read_at > standing.LEDGER_STALE_AFTER_S
         self.set_class(old or standing.is_dead(snapshot) or standing.is_silent(snapshot, now), "-stale")
-        shown = standing.banners(snapshot, now, view.restart_command, view.last_words, view.network_disk)
+        again = view.restart_command, view.extract_command
+        shown = standing.banners(snapshot, now, *again, view.last_words, view.network_disk)
         if self.eagle.trouble is not None:
             shown = (standing.unreadable(str(self.eagle.trouble)),)
         banner = self.query_one("#banner", SafeText)
