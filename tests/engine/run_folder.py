@@ -163,7 +163,7 @@ def make_run(
         "provider": {"kind": "embedded", "base_url": base_url},
         "sampling": {"max_tokens": 64},
         "spend": {"stop_at_usd": Decimal(stop_at_usd), "cap_usd": Decimal(cap_usd)},
-        "pace": {"max_in_flight": max_in_flight, "generation_backoff_s": [0.05, 0.1, 0.2, 0.4, 0.8]},
+        "pace": {"max_in_flight": max_in_flight, "generation_backoff_s": [0.05, 0.1, 0.2, 0.4]},
         "check": {"on_breach": "warn"},
     }
     for section, changes in sections.items():
