@@ -3,6 +3,7 @@
 Their norm weights are far from one, so that a wrong or missing norm shows.
 """
 
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -71,8 +72,8 @@ def _config(kind: Kind) -> Any:
     )
 
 
-def save_tiny_model(folder: Path, kind: Kind, *, dtype: Any = torch.float32, seed: int = 7) -> Path:
-    """Write a random model as safetensors with its index, and return the folder."""
+@lru_cache(maxsize=8)
+def _random_model(kind: Kind, dtype: Any, seed: int) -> Any:
     torch.manual_seed(seed)
     auto = AutoModelForImageTextToText if kind == "kimi_k25" else AutoModelForCausalLM
     model = auto.from_config(_config(kind), dtype=dtype)
@@ -80,6 +81,13 @@ def save_tiny_model(folder: Path, kind: Kind, *, dtype: Any = torch.float32, see
         for name, weight in model.named_parameters():
             if "norm" in name:
                 weight.uniform_(0.5, 2.0)
+    return model
+
+
+def save_tiny_model(folder: Path, kind: Kind, *, dtype: Any = torch.float32, seed: int = 7) -> Path:
+    """Write a random model as safetensors with its index, and return the folder."""
+    model = _random_model(kind, dtype, seed)
+    torch.manual_seed(seed)
     model.save_pretrained(folder, max_shard_size="200KB")
     return folder
 
@@ -90,15 +98,20 @@ def random_samples(lengths: tuple[int, ...], *, seed: int = 11) -> list[tuple[in
     return [tuple(torch.randint(0, FIRST_IMAGE_ID, (length,), generator=generator).tolist()) for length in lengths]
 
 
+@lru_cache(maxsize=2)
+def _plain_model(folder: Path, dtype: Any) -> Any:
+    """Load a model that no test writes anew in its folder: a test compares many samples with one."""
+    auto = AutoModelForImageTextToText if "kimi" in folder.name else AutoModelForCausalLM
+    return auto.from_pretrained(str(folder), dtype=dtype, local_files_only=True).eval()
+
+
 def streams_of_transformers(folder: Path, token_ids: tuple[int, ...], *, dtype: Any = torch.float32) -> tuple[Any, Any]:
     """Compute the reference with transformers alone: a plain forward of one sample.
 
     Returns:
         the residual streams entering layers 2, L//2, L-3, float [T, 3, H], and the post-norm output [T, H].
     """
-    auto = AutoModelForImageTextToText if "kimi" in folder.name else AutoModelForCausalLM
-    model = auto.from_pretrained(str(folder), dtype=dtype, local_files_only=True)
-    model.eval()
+    model = _plain_model(folder, dtype)
     with torch.inference_mode():
         states = model(torch.tensor([token_ids]), output_hidden_states=True).hidden_states
     aux = torch.stack([states[index][0] for index in (2, LAYERS // 2, LAYERS - 3)], dim=1)

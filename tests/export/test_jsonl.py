@@ -1,5 +1,6 @@
 import hashlib
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,19 @@ from tests.extract.small_run import answer_samples, create_run
 from tests.tiny_models import save_tiny_model
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> RunFolder:
-    run = create_run(tmp_path / "run", None)
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    run = create_run(tmp_path_factory.mktemp("original") / "run", None)
     answer_samples(run, [((1, 2), (3, 4, 5)), ((6,), (7,))])
     answer_samples(run, [((8,), (9, 10))], first=2, usability="resegmented")
     answer_samples(run, [((11,), (12,))], first=3, usability="text_suspect")
     answer_samples(run, [(None, (13, 14))], first=4)
     return run
+
+
+@pytest.fixture
+def folder(original: RunFolder, tmp_path: Path) -> RunFolder:
+    return RunFolder(Path(shutil.copytree(original.path, tmp_path / "run")))
 
 
 def _lines(file: Path) -> list[dict[str, Any]]:

@@ -23,6 +23,7 @@ from eagletui.ledger.orders import TokensResult
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.models.checkpoint import read_checkpoint
+from eagletui.runs.folder import RunFolder
 from tests.export.exported_run import ExportedRun, add_samples, command, export, make_run, verify
 from tests.export.mutations import FAULTS, Fault, damage, make_vocabulary_stale, truncate
 from tests.extract.small_run import create_run
@@ -56,10 +57,17 @@ def copied(exported: Path, tmp_path: Path) -> Path:
     return tmp_path / "specforge"
 
 
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> ExportedRun:
+    """A small run that no test changes."""
+    return make_run(tmp_path_factory.mktemp("small"), (17, 9, 21))
+
+
 @pytest.fixture
-def made(tmp_path: Path) -> ExportedRun:
-    """A small run of its own."""
-    return make_run(tmp_path / "own", (17, 9, 21))
+def made(small: ExportedRun, tmp_path: Path) -> ExportedRun:
+    """A copy of it, to change."""
+    run = RunFolder(Path(shutil.copytree(small.run.path, tmp_path / "own" / "run")))
+    return ExportedRun(run, small.model, dict(small.samples))
 
 
 def _files(out: Path) -> dict[str, bytes]:

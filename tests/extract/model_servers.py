@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -62,6 +63,12 @@ class ServedModel:
             logprobs = torch.log_softmax(self.target.head(out[0, -1]).float(), dim=-1)
         next_id = int(logprobs.argmax())
         return Forward(kept, out[0].clone(), next_id, float(logprobs[next_id]))
+
+
+@lru_cache(maxsize=4)
+def served_model(folder: Path, dtype: str = "float32") -> ServedModel:
+    """Load a model that no test changes; the servers of one test after another answer with it."""
+    return ServedModel(folder, dtype)
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from eagletui.extract.manifest import read_manifest
 from eagletui.extract.shards import IdsSample, ShardReader
 from eagletui.extract.verify import verify
 from eagletui.models.facts import read_facts
-from tests.extract.model_servers import ServedModel, SglangServing, running
+from tests.extract.model_servers import SglangServing, running, served_model
 from tests.extract.test_file_run import _extract_ids, _write_ids
 from tests.tiny_models import Kind, random_samples, streams_of_transformers
 
@@ -49,7 +49,7 @@ def test_four_streams_through_a_server_equal_a_plain_forward_and_verify(
     tmp_path: Path, tiny_models: dict[Kind, Path], serve: Serve, dtype: Any
 ) -> None:
     model = tiny_models["llama"]
-    url = serve(SglangServing(ServedModel(model, dtype)))
+    url = serve(SglangServing(served_model(model, dtype)))
     ids = _write_ids(tmp_path / "ids.jsonl", random_samples(LENGTHS))
     out = tmp_path / "out"
     done = _extract_ids(ids, model, out, engine="sglang", server=url, dtype=dtype)
@@ -81,7 +81,7 @@ def test_four_streams_through_a_server_equal_a_plain_forward_and_verify(
 def test_a_server_that_leaves_a_slot_out_or_spoils_states_is_refused_with_the_reason(
     tiny_models: dict[Kind, Path], serve: Serve, ways: dict[str, Any], sentence: str
 ) -> None:
-    url = serve(SglangServing(ServedModel(tiny_models["llama"]), **ways))
+    url = serve(SglangServing(served_model(tiny_models["llama"]), **ways))
     with pytest.raises(Unusable, match=sentence) as caught:
         _ask(tiny_models["llama"], url)
     assert "--return-aux-hidden-state-layer-ids 1 3 4 7 --disable-radix-cache --chunked-prefill-size -1" in str(
@@ -92,7 +92,7 @@ def test_a_server_that_leaves_a_slot_out_or_spoils_states_is_refused_with_the_re
 def test_the_usual_layers_mean_the_same_to_every_model_class_and_others_are_refused_where_they_do_not(
     tiny_models: dict[Kind, Path], serve: Serve
 ) -> None:
-    model = ServedModel(tiny_models["llama"])
+    model = served_model(tiny_models["llama"])
     usual = SglangServing(model, model_type="deepseek_v3")
     assert usual.captured() == SglangServing(model).captured() == [2, 4, 5, 8]
     assert _ask(tiny_models["llama"], serve(usual)) is None
@@ -106,7 +106,7 @@ def test_the_usual_layers_mean_the_same_to_every_model_class_and_others_are_refu
 def test_cached_tokens_another_type_another_model_and_too_many_tokens_are_named(
     tiny_models: dict[Kind, Path], serve: Serve
 ) -> None:
-    model = ServedModel(tiny_models["llama"])
+    model = served_model(tiny_models["llama"])
     with pytest.raises(Unusable, match="Of 20 tokens 16 tokens came from a cache"):
         _ask(tiny_models["llama"], serve(SglangServing(model, cached=16)))
     url = serve(SglangServing(model, context_length=30))
@@ -118,6 +118,6 @@ def test_cached_tokens_another_type_another_model_and_too_many_tokens_are_named(
 def test_a_vllm_address_is_no_sglang(tmp_path: Path, tiny_models: dict[Kind, Path]) -> None:
     from tests.extract.model_servers import VllmServing
 
-    with running(VllmServing(ServedModel(tiny_models["llama"]), tmp_path, tells=False).app()) as url:
+    with running(VllmServing(served_model(tiny_models["llama"]), tmp_path, tells=False).app()) as url:
         with pytest.raises(Unusable, match=r"has no /server_info: it is no SGLang\. Start one with\npython -m sglang"):
             _ask(tiny_models["llama"], url)

@@ -1,6 +1,9 @@
 import json
+import shutil
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,7 +24,7 @@ from eagletui.extract.verify import features_folder, verify
 from eagletui.ledger.orders import TokensResult
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer import LedgerWriter
-from eagletui.models.load import load_target
+from eagletui.models.load import TargetModel, load_target
 from tests.extract.small_run import answer_samples, create_run
 from tests.extract.test_file_run import _extract, _write_ids
 from tests.extract.test_run_features import _ids, _run_here
@@ -29,6 +32,21 @@ from tests.tiny_models import HIDDEN, Kind, random_samples, save_tiny_model
 
 Tensors = dict[str, torch.Tensor]
 Change = Callable[[Tensors, Capture], None]
+FeaturesOf = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def features_of(tmp_path_factory: pytest.TempPathFactory) -> FeaturesOf:
+    """Extract the samples of `tests.extract.test_file_run` by a model, once; no test changes them."""
+
+    @cache
+    def features(model: Path, dtype: str = "float32") -> Path:
+        folder = tmp_path_factory.mktemp("features")
+        done = _extract(folder, model, dtype=dtype)
+        assert (done.samples, done.rows) == (6, 276)
+        return folder / "out"
+
+    return features
 
 
 def _failed(verdict: Verdict) -> dict[str, str]:
@@ -52,6 +70,11 @@ def _change(out: Path, change: Change, capture: Capture, *, cover: bool = True) 
     if cover:
         covered = ListedShard(shard.path, shard.samples, shard.rows, file.stat().st_size, hash_file(file))
         write_shard_list(out, [covered])
+
+
+@cache
+def _target(model: Path, dtype: str = "float32") -> TargetModel:
+    return load_target(model, dtype="bfloat16" if dtype == "bfloat16" else "float32", device="cpu")
 
 
 def _streams(capture: Capture, tensors: Tensors, entering: tuple[int, int, int]) -> torch.Tensor:
@@ -119,11 +142,10 @@ MUTATIONS: list[tuple[Change, str, str]] = [
 
 @pytest.mark.parametrize("kind", ["llama", pytest.param("deepseek_v3", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_good_features_pass(tmp_path: Path, tiny_models: dict[Kind, Path], kind: Kind, dtype: str) -> None:
-    done = _extract(tmp_path, tiny_models[kind], dtype=dtype)
-    verdict = verify(tmp_path / "out", tiny_models[kind], device="cpu")
+def test_good_features_pass(features_of: FeaturesOf, tiny_models: dict[Kind, Path], kind: Kind, dtype: str) -> None:
+    verdict = verify(features_of(tiny_models[kind], dtype), tiny_models[kind], device="cpu")
     assert _failed(verdict) == {}
-    assert (verdict.ok, verdict.samples, verdict.rows, verdict.compared) == (True, done.samples, done.rows, 6)
+    assert (verdict.ok, verdict.samples, verdict.rows, verdict.compared) == (True, 6, 276, 6)
 
 
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)])
@@ -131,26 +153,33 @@ def test_good_features_pass(tmp_path: Path, tiny_models: dict[Kind, Path], kind:
     ("change", "name", "sentence"), MUTATIONS, ids=[change.__name__[1:] for change, *_ in MUTATIONS]
 )
 def test_every_fault_is_found_even_where_the_hash_was_made_to_agree(
-    tmp_path: Path, tiny_models: dict[Kind, Path], change: Change, name: str, sentence: str, dtype: str
+    features_of: FeaturesOf,
+    tmp_path: Path,
+    tiny_models: dict[Kind, Path],
+    change: Change,
+    name: str,
+    sentence: str,
+    dtype: str,
 ) -> None:
-    _extract(tmp_path, tiny_models["qwen3"], dtype=dtype)
-    target = load_target(tiny_models["qwen3"], dtype="bfloat16" if dtype == "bfloat16" else "float32", device="cpu")
-    capture = Capture(target, feature_layers(8))
-    _change(tmp_path / "out", change, capture)
-    failed = _failed(verify(tmp_path / "out", tiny_models["qwen3"], device="cpu"))
+    out = Path(shutil.copytree(features_of(tiny_models["qwen3"], dtype), tmp_path / "out"))
+    with closing(Capture(_target(tiny_models["qwen3"], dtype), feature_layers(8))) as capture:
+        _change(out, change, capture)
+    failed = _failed(verify(out, tiny_models["qwen3"], device="cpu"))
     assert name in failed
     assert sentence in failed[name]
 
 
-def test_any_change_of_a_file_breaks_its_hash(tmp_path: Path, tiny_models: dict[Kind, Path]) -> None:
-    _extract(tmp_path, tiny_models["llama"])
-    capture = Capture(load_target(tiny_models["llama"], device="cpu"), feature_layers(8))
+def test_any_change_of_a_file_breaks_its_hash(
+    features_of: FeaturesOf, tmp_path: Path, tiny_models: dict[Kind, Path]
+) -> None:
+    out = Path(shutil.copytree(features_of(tiny_models["llama"]), tmp_path / "out"))
 
     def nudge(tensors: Tensors, _capture: Capture) -> None:
         tensors["hidden_states"][5, 1, 3] *= 1.0001
 
-    _change(tmp_path / "out", nudge, capture, cover=False)
-    assert _failed(verify(tmp_path / "out", tiny_models["llama"], device="cpu")) == {
+    with closing(Capture(_target(tiny_models["llama"]), feature_layers(8))) as capture:
+        _change(out, nudge, capture, cover=False)
+    assert _failed(verify(out, tiny_models["llama"], device="cpu")) == {
         "files": "shards/000000.safetensors was changed after it was sealed: its hash differs"
     }
 
@@ -164,10 +193,10 @@ def test_any_change_of_a_file_breaks_its_hash(tmp_path: Path, tiny_models: dict[
     ],
 )
 def test_cut_missing_and_foreign_files_are_named(
-    tmp_path: Path, tiny_models: dict[Kind, Path], damage: str, sentence: str
+    features_of: FeaturesOf, tmp_path: Path, tiny_models: dict[Kind, Path], damage: str, sentence: str
 ) -> None:
-    _extract(tmp_path, tiny_models["llama"])
-    file = tmp_path / "out" / "shards" / "000000.safetensors"
+    out = Path(shutil.copytree(features_of(tiny_models["llama"]), tmp_path / "out"))
+    file = out / "shards" / "000000.safetensors"
     content = file.read_bytes()
     match damage:
         case "cut":
@@ -176,19 +205,21 @@ def test_cut_missing_and_foreign_files_are_named(
             file.unlink()
         case _:
             file.with_name("000009.safetensors").write_bytes(content)
-    verdict = verify(tmp_path / "out", tiny_models["llama"], device="cpu")
+    verdict = verify(out, tiny_models["llama"], device="cpu")
     assert not verdict.ok
     assert sentence in _failed(verdict)["files"]
 
 
-def test_another_model_and_another_convention_are_refused(tmp_path: Path, tiny_models: dict[Kind, Path]) -> None:
-    _extract(tmp_path, tiny_models["llama"])
+def test_another_model_and_another_convention_are_refused(
+    features_of: FeaturesOf, tmp_path: Path, tiny_models: dict[Kind, Path]
+) -> None:
+    out = Path(shutil.copytree(features_of(tiny_models["llama"]), tmp_path / "out"))
     other = save_tiny_model(tmp_path / "other", "llama", seed=8)
-    failed = _failed(verify(tmp_path / "out", other, device="cpu"))
+    failed = _failed(verify(out, other, device="cpu"))
     assert {"model", "streams", "head"} <= set(failed)
-    manifest = read_manifest(tmp_path / "out")
-    write_manifest(tmp_path / "out", replace(manifest, last_hidden_norm="post"))
-    assert set(_failed(verify(tmp_path / "out", tiny_models["llama"], device="cpu"))) == {"conventions"}
+    manifest = read_manifest(out)
+    write_manifest(out, replace(manifest, last_hidden_norm="post"))
+    assert set(_failed(verify(out, tiny_models["llama"], device="cpu"))) == {"conventions"}
 
 
 def test_a_run_is_checked_against_its_ledger(tmp_path: Path, tiny_models: dict[Kind, Path]) -> None:
@@ -204,8 +235,8 @@ def test_a_run_is_checked_against_its_ledger(tmp_path: Path, tiny_models: dict[K
     for sentence in ("vocab_size is 600, found 512", "source is 'run other', found 'run ", "tokenizer_hash is 'x'"):
         assert sentence in failed["manifest"]
     write_manifest(features, manifest)
-    capture = Capture(load_target(tiny_models["llama"], device="cpu"), feature_layers(8))
-    _change(features, _one_id_changed, capture)
+    with closing(Capture(_target(tiny_models["llama"]), feature_layers(8))) as capture:
+        _change(features, _one_id_changed, capture)
     failed = _failed(verify(features, tiny_models["llama"], compared=1, device="cpu"))
     assert failed["ledger"] == "s0 has other ids than the ledger"
     assert "its hash differs" in failed["files"]

@@ -21,7 +21,7 @@ from eagletui.extract.manifest import read_manifest
 from eagletui.extract.shards import IdsSample, ShardReader
 from eagletui.extract.verify import verify
 from eagletui.models.facts import read_facts
-from tests.extract.model_servers import ServedModel, VllmServing, running
+from tests.extract.model_servers import VllmServing, running, served_model
 from tests.extract.small_run import answer_samples, create_run
 from tests.extract.test_file_run import _extract_ids, _write_ids
 from tests.extract.test_run_features import _events, _ids, _run_here, _stored
@@ -41,7 +41,7 @@ def serve() -> Iterator[Serve]:
 @pytest.fixture
 def serving(tmp_path: Path, tiny_models: dict[Kind, Path]) -> VllmServing:
     (tmp_path / "states").mkdir()
-    return VllmServing(ServedModel(tiny_models["llama"]), tmp_path / "states")
+    return VllmServing(served_model(tiny_models["llama"]), tmp_path / "states")
 
 
 def _samples(*lengths: int) -> list[IdsSample]:
@@ -78,7 +78,7 @@ def test_states_through_a_server_equal_a_plain_forward_and_verify(
     tmp_path: Path, tiny_models: dict[Kind, Path], serve: Serve, kind: Kind
 ) -> None:
     (tmp_path / "states").mkdir()
-    url = serve(VllmServing(ServedModel(tiny_models[kind]), tmp_path / "states"))
+    url = serve(VllmServing(served_model(tiny_models[kind]), tmp_path / "states"))
     ids = _write_ids(tmp_path / "ids.jsonl", random_samples(LENGTHS))
     out = tmp_path / "out"
     done = _extract_ids(ids, tiny_models[kind], out, engine="vllm", server=f"{url}/v1", shard_mib=1)
