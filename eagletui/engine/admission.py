@@ -2,10 +2,11 @@
 
 import asyncio
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
 from eagletui.engine.answers import AnswerDesk, ReadySample
 from eagletui.engine.budget import PromptBounds
@@ -19,7 +20,9 @@ from eagletui.engine.pace import Pace
 from eagletui.engine.spread import Manner
 from eagletui.ledger.orders import Admission, AdmitRequest
 from eagletui.ledger.rows import LimitedBy
-from eagletui.ledger.writer_engine import PARKED
+from eagletui.ledger.turns import WAITS
+from eagletui.ledger.writer import LedgerWriter
+from eagletui.ledger.writer_engine import Tags
 
 READY_ROWS: Final = 128
 """So many prompts are kept rendered; more are fetched when half of them are used."""
@@ -37,6 +40,15 @@ UNPARK_ROWS: Final = 1_000
 """Parked samples return so many at a time, because others write to the ledger meanwhile."""
 LOOK_AGAIN_S: Final = 0.5
 """An empty queue is looked at again after so long, because prompts may be added by another process."""
+
+
+class _Market(NamedTuple):
+    """The endpoints, as far as they decide who can be asked for a sample."""
+
+    offered: Mapping[str, Limits]
+    """By tag."""
+    usable: Set[str]
+    """Of these."""
 
 
 @dataclass(slots=True)
@@ -64,16 +76,14 @@ class Admissions:
     """No sample is queued, not even one that waits for its time, but those that wait for an endpoint."""
     money_waits: bool = False
     """The next request fits only after open holds are released."""
-    parked: int = 0
-    """Samples that stay queued, because every endpoint that they fit is quarantined."""
     _unasked: list[tuple[ReadySample, str]] = field(default_factory=list)
     """Samples for which nobody can be asked, and why."""
-    _to_park: list[int] = field(default_factory=list)
-    """Ids of samples that are to wait for a quarantined endpoint."""
-    _parked_for: set[str] = field(default_factory=set)
-    """The quarantined endpoints that parked samples fit."""
-    _parked_under: Mapping[str, Limits] | None = None
-    """The usable endpoints under which all samples that wait were parked; None: some may have been under others."""
+    _to_park: dict[Tags, list[int]] = field(default_factory=dict)
+    """Ids of samples that are to wait, by the quarantined endpoints that they fit."""
+    _parked: Counter[Tags] = field(default_factory=Counter)
+    """Samples that stay queued, by the quarantined endpoints that they fit: no other one does."""
+    _parked_under: _Market | None = None
+    """The endpoints under which all samples that wait were parked; None: some may have been under others."""
     _held_back: int = 0
     """Of those ready: samples that wait for the few endpoints that they fit."""
     _held_look_at: float = 0.0
@@ -97,12 +107,17 @@ class Admissions:
     def is_exhausted(self) -> bool:
         """Nothing is left to send, now or later, while the usable endpoints are what they are."""
         is_empty = self.queue_is_empty and not self.ready and self._refilling is None
-        return is_empty and self._parked_under == self._limits()
+        return is_empty and self._parked_under == self._endpoints()
+
+    @property
+    def parked(self) -> int:
+        """Samples that stay queued, because every endpoint that they fit is quarantined."""
+        return self._parked.total()
 
     def wait_words(self) -> str:
         """Say for which endpoints parked samples wait, and how to have them asked."""
         samples = f"{self.parked:,} samples wait: they fit" if self.parked > 1 else "1 sample waits: it fits"
-        tags = sorted(self._parked_for)
+        tags = sorted({tag for tags, samples in self._parked.items() if samples for tag in tags})
         are = "are quarantined" if len(tags) > 1 else "is quarantined"
         return (
             f"{samples} no endpoint but {' and '.join(tags)}, which {are}. "
@@ -134,10 +149,10 @@ class Admissions:
     async def admit(self) -> None:
         """Reserve and launch as many as money, pace and prompts allow, up to one batch."""
         picked = self._pick()
-        under = self._limits() if self._to_park else {}
+        under = self._endpoints() if self._to_park else None
         if self._unasked:
             await self._give_up_unasked()
-        if self._to_park:
+        if under is not None:
             await self._park(under)
         if not picked:
             return
@@ -223,38 +238,40 @@ class Admissions:
     def _usable(self) -> frozenset[str]:
         return frozenset(tag for tag, lane in self.pace.lanes.items() if lane.is_usable)
 
-    def _limits(self) -> Mapping[str, Limits]:
-        """Return what says of each sample whether a usable endpoint fits it."""
-        return {tag: limits_of(self.market.endpoints[tag]) for tag in self._usable() & self.market.endpoints.keys()}
+    def _endpoints(self) -> _Market:
+        """Return what says of each sample whether it has an endpoint, and which one it waits for."""
+        offered = {tag: limits_of(self.market.endpoints[tag]) for tag in self.market.offered}
+        return _Market(offered, self._usable() & offered.keys())
 
     def _set_aside(self, ready: ReadySample, needs: Needs, closed: Set[str]) -> None:
         """Let a sample that no usable endpoint fits wait for those that are quarantined, or fail where none fits it."""
         if closed:
-            self._to_park.append(ready.sample.id)
-            self._parked_for |= closed
+            self._to_park.setdefault(tuple(sorted(closed)), []).append(ready.sample.id)
         else:
             self._unasked.append((ready, why_none(self.market.offered, needs)))
 
-    async def _park(self, under: Mapping[str, Limits]) -> None:
+    async def _park(self, under: _Market) -> None:
         """Let samples wait that no usable endpoint fits; they are looked at again where that was said of others."""
-        sample_ids, self._to_park = self._to_park, []
-        moved = await self.ledger.do(lambda writer: writer.park(sample_ids))
-        self.parked += moved
+        waiting, self._to_park = self._to_park, {}
+        parked = await self.ledger.do(lambda writer: writer.park(waiting))
+        self._parked += parked
         if under != self._parked_under:
             self._parked_under = None
 
     async def _unpark(self) -> None:
-        """Have parked samples looked at again where other endpoints may be asked than when they were parked."""
-        under = self._limits()
-        if under == self._parked_under:
+        """Have those parked samples looked at again that wait for an endpoint which may be asked now; all of them where
+        the offer is another than when they were parked."""
+        before, now = self._parked_under, self._endpoints()
+        if now == before:
             return
-        self._parked_under = under  # before the first wait: `_park` says meanwhile where it parks under others
-        moved = UNPARK_ROWS
-        while moved == UNPARK_ROWS:
-            moved = await self.ledger.do(lambda writer: writer.unpark(UNPARK_ROWS))
-            self.parked = max(0, self.parked - moved)
-        if not self.parked:
-            self._parked_for.clear()
+        self._parked_under = now  # before the first wait: `_park` says meanwhile where it parks under others
+        parts: list[Tags | None] = [None]
+        if before is not None and before.offered == now.offered:
+            parts = [tags for tags in self._parked if not now.usable.isdisjoint(tags)]
+        for tags in parts:
+            while await self.ledger.do(partial(_unpark, tags)) == UNPARK_ROWS:
+                pass
+        self._parked = await self.ledger.do(lambda writer: writer.parked())
 
     async def _give_up_unasked(self) -> None:
         """Let samples fail for which nobody can be asked, before any money is held for them."""
@@ -313,7 +330,8 @@ class Admissions:
             self.queue_is_empty = False
             return
         due_at = await self.ledger.do(lambda writer: writer.next_due_at())
-        self.queue_is_empty = due_at is None or due_at == PARKED
+        # A turn that waits for one that is parked waits for its endpoint, too.
+        self.queue_is_empty = due_at is None or (due_at >= WAITS and self.parked > 0)
         # What is due now is rendered already, so only a retry that comes due sooner is a reason to look sooner.
         due_in_s = LOOK_AGAIN_S if due_at is None or known else max(0.0, due_at - time.time())
         self._look_at = time.monotonic() + min(LOOK_AGAIN_S, due_in_s)
@@ -323,3 +341,7 @@ class Admissions:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self.crashed(error)
+
+
+def _unpark(tags: Tags | None, writer: LedgerWriter) -> int:
+    return writer.unpark(tags, UNPARK_ROWS)

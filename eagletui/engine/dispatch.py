@@ -19,6 +19,7 @@ from eagletui.engine.spread import Manner
 from eagletui.engine.taking import NEVER_BEGUN, Order, Taken
 from eagletui.engine.throttles import Throttles
 from eagletui.ledger.orders import Answered, Failed, Finished
+from eagletui.ledger.turns import WAITS
 from eagletui.providers.base import ChatRequest, Endpoint, FailureKind, Provider, ProviderFailure, Stranger
 
 THROTTLED: Final[tuple[FailureKind, ...]] = ("rate_limited", "overloaded")
@@ -185,7 +186,8 @@ class Dispatcher:
         cause = self.throttles.throttled(flight.endpoint.tag, sample_id, flight.sent_at, time.monotonic())
         if cause != "sample if alone" or len(self.flights) > 1:
             return cause == "sample"
-        return not await self.ledger.do(lambda writer: writer.has_queued())
+        due_at = await self.ledger.do(lambda writer: writer.next_due_at())
+        return due_at is None or due_at >= WAITS
 
     def land(self, flight: Flight, taken: Taken, *, is_own: bool = False) -> None:
         """Make a row of what came of a request.

@@ -143,7 +143,7 @@ class Runner:
         if self._gates.state == "new":
             await self._gates.move("running", "The run begins.")
         elif self._gates.state in FINISHED_RUNS:
-            if await self._ledger.do(lambda writer: writer.next_due_at()) is not None:
+            if await self._ledger.do(lambda writer: writer.has_queued()):
                 await self._gates.move("running", "The run goes on: samples are queued.")
 
     async def _ending(self) -> int | None:
@@ -175,8 +175,8 @@ class Runner:
         elif self._gates.state == "draining":
             if not self._is_cross_checked():
                 return None
-            left = await self._ledger.do(lambda writer: writer.next_due_at())
-            await self._gates.move("done" if left is None else "stopped", "Everything under way has ended.")
+            left = await self._ledger.do(lambda writer: writer.has_queued())
+            await self._gates.move("stopped" if left else "done", "Everything under way has ended.")
             return self._code()
         return None
 

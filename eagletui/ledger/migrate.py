@@ -48,7 +48,15 @@ UPDATE samples SET attempts_excused = attempts WHERE state IN ('queued', 'in_fli
 
 _PROGRESS: Final = "ALTER TABLE commands ADD COLUMN progress_json TEXT"
 
-MIGRATIONS: Final[tuple[str, ...]] = (_OPINIONS, _BOUGHT_AGAIN, _TURNS, _EXCUSED, _PROGRESS)
+_PARKED: Final = """
+ALTER TABLE samples ADD COLUMN parked_for TEXT;
+UPDATE samples SET not_before = CASE attempts WHEN 0 THEN 0 ELSE 1 END WHERE state = 'queued' AND not_before = 8e15;
+DROP INDEX samples_queue;
+CREATE INDEX samples_queue ON samples(not_before, id) WHERE state = 'queued' AND parked_for IS NULL;
+CREATE INDEX samples_parked ON samples(parked_for, id) WHERE parked_for IS NOT NULL"""
+"""What waited for an endpoint, marked by a time that no clock reaches, is looked at again by the next engine."""
+
+MIGRATIONS: Final[tuple[str, ...]] = (_OPINIONS, _BOUGHT_AGAIN, _TURNS, _EXCUSED, _PROGRESS, _PARKED)
 """The script that leads from version N to N + 1, at index N - 1."""
 
 OLDEST_READ: Final = 1

@@ -44,7 +44,8 @@ class ThrottlesReader(Reader):
             waiting = connection.execute(
                 f"""SELECT samples.id, attempts.endpoint, min(attempts.sent_at)
                 FROM samples INDEXED BY samples_queue JOIN attempts ON attempts.sample_id = samples.id
-                WHERE samples.state = 'queued' AND samples.not_before > 0 AND {_IS_THROTTLE}
+                WHERE samples.state = 'queued' AND samples.parked_for IS NULL AND samples.not_before > 0
+                    AND {_IS_THROTTLE}
                 GROUP BY samples.id, attempts.endpoint"""
             ).fetchall()
             if not waiting:

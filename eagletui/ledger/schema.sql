@@ -52,8 +52,7 @@ CREATE TABLE samples (
     failure_kind TEXT,                      -- on failed and refused
     failure_detail TEXT,
     attempts INTEGER NOT NULL DEFAULT 0,
-    not_before REAL NOT NULL DEFAULT 0,     -- a retry waits until then; 0: never tried; 8e15: waits for an endpoint;
-                                            -- 9e15: waits for the turn before
+    not_before REAL NOT NULL DEFAULT 0,     -- a retry waits until then; 0: never tried; 9e15: waits for the turn before
     answered_attempt_id INTEGER REFERENCES attempts(id),
     endpoint TEXT,                          -- the one that answered
     finish_reason TEXT,
@@ -74,11 +73,13 @@ CREATE TABLE samples (
     latency_s REAL,
     answered_at REAL,
     attempts_excused INTEGER NOT NULL DEFAULT 0,  -- of these attempts: not held against max_attempts
+    parked_for TEXT,                        -- while queued: JSON list of the endpoints that it waits for, all set aside
     UNIQUE (prompt_id, answer_index, turn),
     CHECK ((state IN ('failed', 'refused')) = (failure_kind IS NOT NULL)),
     CHECK ((state IN ('answered', 'tokenized', 'quarantined')) = (answered_attempt_id IS NOT NULL))
 ) STRICT;
-CREATE INDEX samples_queue ON samples(not_before, id) WHERE state = 'queued';
+CREATE INDEX samples_queue ON samples(not_before, id) WHERE state = 'queued' AND parked_for IS NULL;
+CREATE INDEX samples_parked ON samples(parked_for, id) WHERE parked_for IS NOT NULL;
 CREATE INDEX samples_by_state ON samples(state, id);
 CREATE INDEX samples_by_dataset ON samples(dataset, id);
 CREATE INDEX samples_by_evidence ON samples(evidence, id) WHERE evidence IS NOT NULL;

@@ -2,7 +2,8 @@
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -10,15 +11,14 @@ from eagletui.core.money import Books, admit
 from eagletui.ledger.books import read_books
 from eagletui.ledger.codecs import unpack_prompt
 from eagletui.ledger.orders import Admission, AdmitRequest, QueuedSample, Recovery, SpooledFor
-from eagletui.ledger.turns import asked_prompt, end_turns
+from eagletui.ledger.turns import WAITS, asked_prompt, end_turns
 from eagletui.ledger.writer_base import Writer
 
 LONGEST_RETRY_S: Final = 3_660.0
 """An hour of `Retry-After`, and the jitter on it."""
 
-PARKED: Final = 8e15
-"""`not_before` of a queued sample while every endpoint that fits it is set aside: later than any clock, and sooner than
-that of a turn which waits for the one before."""
+Tags = tuple[str, ...]
+"""Endpoints, sorted."""
 
 _QUEUED: Final = """samples.id, samples.sample_key, samples.dataset, prompts.body, samples.attempts,
     samples.attempts_excused, samples.answer_index, samples.turn,
@@ -40,7 +40,8 @@ class AttemptWriter(Writer):
         """
         query = f"""SELECT {_QUEUED}
             FROM samples INDEXED BY samples_queue JOIN prompts ON prompts.id = samples.prompt_id
-            WHERE samples.state = 'queued' AND {{due}} ORDER BY not_before, samples.id LIMIT ?"""
+            WHERE samples.state = 'queued' AND samples.parked_for IS NULL AND {{due}}
+            ORDER BY not_before, samples.id LIMIT ?"""
         with self._transactions.reading() as connection:
             rows = connection.execute(
                 query.format(due="not_before > 0 AND not_before <= ?"), (self._clock(), limit)
@@ -50,21 +51,24 @@ class AttemptWriter(Writer):
             return [_queued(connection, row) for row in rows]
 
     def next_due_at(self) -> float | None:
-        """Return when the next queued sample may be sent (0: now), or None when the queue is empty.
+        """Return when the next queued sample may be sent (0: now), or None without one; parked ones are left out.
 
-        A turn that waits for the one before it is queued, and so is a sample that waits for an endpoint (`PARKED`), for
-        times that no clock reaches.
+        A turn that waits for the one before it is queued for a time that no clock reaches (`WAITS`).
         """
         with self._transactions.reading() as connection:
             (due,) = connection.execute(
-                "SELECT min(not_before) FROM samples INDEXED BY samples_queue WHERE state = 'queued'"
+                "SELECT min(not_before) FROM samples INDEXED BY samples_queue"
+                " WHERE state = 'queued' AND parked_for IS NULL"
             ).fetchone()
         return None if due is None else float(due)
 
     def has_queued(self) -> bool:
-        """Tell whether a sample is queued that may be sent now or after a while: none that waits for another."""
-        due_at = self.next_due_at()
-        return due_at is not None and due_at < PARKED
+        """Tell whether any sample is queued, whatever it waits for."""
+        with self._transactions.reading() as connection:
+            found = connection.execute(
+                "SELECT 1 FROM samples INDEXED BY samples_by_state WHERE state = 'queued' LIMIT 1"
+            ).fetchone()
+        return found is not None
 
     def books(self) -> Books:
         """Return where the money stands."""
@@ -132,28 +136,45 @@ class AttemptWriter(Writer):
                     )
                     end_turns(connection, sample_id, "was not given (no_endpoint)")
 
-    def park(self, sample_ids: Sequence[int]) -> int:
-        """Let queued samples wait until `unpark`, and return how many wait now that did not."""
-        with self._transactions.begin() as connection:
-            return connection.execute(
-                "UPDATE samples SET not_before = :parked"
-                " WHERE id IN (SELECT value FROM json_each(:ids)) AND state = 'queued' AND not_before < :parked",
-                {"parked": PARKED, "ids": json.dumps(list(sample_ids))},
-            ).rowcount
+    def park(self, waiting: Mapping[Tags, Sequence[int]]) -> Counter[Tags]:
+        """Let queued samples wait until `unpark`, and return how many wait now that did not.
 
-    def unpark(self, limit: int) -> int:
+        Args:
+            waiting: rows of samples by the endpoints that they wait for, sorted.
+        """
+        parked: Counter[Tags] = Counter()
+        with self._transactions.begin() as connection:
+            for tags, sample_ids in waiting.items():
+                parked[tags] = connection.execute(
+                    "UPDATE samples SET parked_for = ?"
+                    " WHERE id IN (SELECT value FROM json_each(?)) AND state = 'queued' AND parked_for IS NULL",
+                    (json.dumps(tags), json.dumps(list(sample_ids))),
+                ).rowcount
+        return parked
+
+    def unpark(self, tags: Tags | None, limit: int) -> int:
         """Let parked samples be claimed again, and return how many.
 
         Args:
+            tags: those that wait for just these endpoints; None for all.
             limit: at most so many keep the transaction short.
         """
+        which = "parked_for IS NOT NULL" if tags is None else "parked_for = :tags"
         with self._transactions.begin() as connection:
             return connection.execute(
-                "UPDATE samples SET not_before = CASE attempts WHEN 0 THEN 0 ELSE :now END WHERE id IN"
-                " (SELECT id FROM samples INDEXED BY samples_queue WHERE state = 'queued' AND not_before = :parked"
-                " ORDER BY id LIMIT :limit)",
-                {"now": self._clock(), "parked": PARKED, "limit": limit},
+                "UPDATE samples SET parked_for = NULL WHERE id IN (SELECT id FROM samples INDEXED BY samples_parked"
+                f" WHERE {which} ORDER BY parked_for, id LIMIT :limit)",
+                {"tags": json.dumps(tags), "limit": limit},
             ).rowcount
+
+    def parked(self) -> Counter[Tags]:
+        """Count the parked samples by the endpoints that they wait for."""
+        with self._transactions.reading() as connection:
+            rows = connection.execute(
+                "SELECT parked_for, count(*) FROM samples INDEXED BY samples_parked WHERE parked_for IS NOT NULL"
+                " GROUP BY parked_for"
+            ).fetchall()
+        return Counter({tuple(json.loads(tags)): samples for tags, samples in rows})
 
     def mark_sent(self, attempt_ids: Sequence[int]) -> None:
         """Record that the requests are about to be written to the socket; from here a crash keeps their holds."""
@@ -200,7 +221,7 @@ class AttemptWriter(Writer):
             return connection.execute(
                 "UPDATE samples SET not_before = max(?, not_before - ?)"
                 " WHERE state = 'queued' AND not_before > ? AND not_before < ?",
-                (now, seconds, now, PARKED),
+                (now, seconds, now, WAITS),
             ).rowcount
 
     def recover(self) -> Recovery:
@@ -227,8 +248,8 @@ class AttemptWriter(Writer):
             ).rowcount
             connection.execute(
                 "UPDATE samples SET not_before = :latest"
-                " WHERE state = 'queued' AND not_before > :latest AND not_before < :parked",
-                {"latest": now + LONGEST_RETRY_S, "parked": PARKED},
+                " WHERE state = 'queued' AND not_before > :latest AND not_before < :waits",
+                {"latest": now + LONGEST_RETRY_S, "waits": WAITS},
             )
         return Recovery(voided, unsettled, requeued)
 

@@ -45,7 +45,8 @@ class ImportWriter(TokensWriter):
         now = self._clock()
         with self._transactions.begin() as connection:
             moved = connection.execute(
-                "UPDATE samples SET state = 'in_flight', attempts = attempts + 1, not_before = 0"
+                "UPDATE samples SET state = 'in_flight', attempts = attempts + 1, not_before = 0,"
+                " parked_for = NULL"
                 " WHERE id = ? AND state = 'queued' RETURNING attempts",
                 (sample_id,),
             ).fetchall()

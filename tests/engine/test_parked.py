@@ -4,7 +4,8 @@
 """
 
 from array import array
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,9 +22,12 @@ from eagletui.engine.market import unlisted
 from eagletui.engine.pace import Pace
 from eagletui.ledger.orders import QueuedSample
 from eagletui.ledger.writer import LedgerWriter
+from eagletui.ledger.writer_engine import Tags
 from eagletui.providers.base import Sampling
 from tests.engine.parts import admissions_of
-from tests.ledger.build import make_ledger, queue
+from tests.ledger.build import make_ledger, prompt, queue
+
+TAGS = ("narrow", "wide", "tools")
 
 
 class Desk:
@@ -84,15 +88,68 @@ async def test_what_is_parked_and_what_returns_meanwhile_add_up(
 ) -> None:
     await waiting._fetch()
     await waiting.admit()
-    waiting._to_park.append(1)
+    waiting._to_park = {("wide",): [1]}
     waiting._parked_under = None
     write = LedgerWriter.park
 
-    def parking(writer: LedgerWriter, sample_ids: list[int]) -> int:
-        waiting.parked = 0  # the samples that waited return while this one's row is written
-        writer.unpark(9)
-        return write(writer, sample_ids)
+    def parking(writer: LedgerWriter, samples: Mapping[Tags, Sequence[int]]) -> Counter[Tags]:
+        waiting._parked = Counter()  # the samples that waited return while this one's row is written
+        writer.unpark(None, 9)
+        return write(writer, samples)
 
     monkeypatch.setattr(LedgerWriter, "park", parking)
-    await waiting._park({})
+    await waiting._park(waiting._endpoints())
     assert waiting.parked == 1
+
+
+async def test_samples_wait_for_their_own_endpoint_and_not_for_the_samples_of_another(
+    waiting: Admissions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting.market.take([replace(unlisted(tag), max_prompt_tokens=100 if tag == "narrow" else None) for tag in TAGS])
+    waiting.pace.reweigh(dict.fromkeys(TAGS, 1.0))
+    for tag in ("wide", "tools"):
+        waiting.pace.lanes[tag].quarantined = True
+    looked_at: list[int] = []
+    monkeypatch.setattr("eagletui.engine.admission.fits", lambda endpoint, needs: endpoint.tag == needs)
+    monkeypatch.setattr("eagletui.engine.admission.needs_of", lambda ready: "tools" if ready.sample.id == 2 else "wide")
+    await waiting._fetch()
+    await waiting.admit()
+    await waiting._fetch()
+    assert (waiting.parked, waiting.is_exhausted) == (3, True)
+    prepare = Desk.prepare
+
+    async def preparing(desk: Desk, samples: list[QueuedSample]) -> list[ReadySample]:
+        looked_at.extend(sample.id for sample in samples)
+        return await prepare(desk, samples)
+
+    monkeypatch.setattr(Desk, "prepare", preparing)
+    waiting.pace.lanes["tools"].quarantined = False
+    assert not waiting.is_exhausted
+    assert await sendable(waiting) == 1
+    assert looked_at == [2], "the others still wait"
+    assert waiting.parked == 2
+    assert "they fit no endpoint but wide, which is quarantined" in waiting.wait_words()
+    waiting.pace.lanes["narrow"].quarantined = True
+    await waiting._fetch()
+    assert not {1, 3} & set(looked_at), "nor are they looked at when one more is set aside"
+    waiting.pace.lanes["wide"].quarantined = False
+    await waiting._fetch()
+    assert {1, 3} <= set(looked_at)
+
+
+async def test_an_engine_that_starts_looks_at_all_that_wait(waiting: Admissions) -> None:
+    await waiting.ledger.do(lambda writer: writer.park({("gone",): [1, 2], ("wide",): [3]}))
+    await waiting._fetch()
+    assert (len(waiting.ready), waiting.parked) == (3, 0)
+
+
+async def test_a_turn_that_waits_for_a_parked_one_waits_for_its_endpoint_too(waiting: Admissions) -> None:
+    def add(writer: LedgerWriter) -> None:
+        source = writer.add_source("turns.jsonl", "hash of turns", 1)
+        writer.add_prompts([prompt("turns", turns=(0, 1))], source)
+
+    await waiting.ledger.do(add)
+    await waiting._fetch()
+    await waiting.admit()
+    await waiting._fetch()
+    assert (waiting.parked, waiting.is_exhausted) == (4, True)

@@ -156,9 +156,9 @@ async def test_only_a_sample_without_others_is_alone(tmp_path: Path, under_way: 
     with LedgerWriter(path) as writer:
         queue(writer, "a", "b", "c")
         send(writer, 1)
-        writer.park([2])
+        writer.park({("beta",): [2]})
         if not queued:
-            writer.park([3])
+            writer.park({("beta",): [3]})
     ledger = LedgerThread(path)
     dispatcher = dispatcher_of(Pace({"alpha": 1.0}, 8), ledger)
     dispatcher.throttles.answered("alpha", 9, 0.0)

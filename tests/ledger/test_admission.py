@@ -9,7 +9,6 @@ from eagletui.core.errors import LedgerError
 from eagletui.ledger.orders import AdmitRequest, Failed, Finished
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer import LedgerWriter
-from eagletui.ledger.writer_engine import PARKED
 from tests.ledger.build import CAP, HOLD, Clock, answer, answered_sample, queue, send, sql
 
 
@@ -162,15 +161,18 @@ def test_samples_that_wait_for_an_endpoint_stay_queued_and_are_claimed_only_once
 ) -> None:
     queue(writer, "a", "b", "c")
     writer.finish([Finished(send(writer, 1), Failed("void", "overloaded", "later", retry_at=clock.now + 5))])
-    assert writer.park([1, 2]) == 2
-    assert writer.park([2]) == 0
+    assert writer.park({("x",): [1], ("x", "y"): [2]}) == {("x",): 1, ("x", "y"): 1}
+    assert writer.park({("y",): [2]}) == {("y",): 0}
+    assert writer.parked() == {("x",): 1, ("x", "y"): 1}
     clock.now -= 10_000
     writer.bring_retries_forward(10_000)
     writer.recover()
     assert [sample.key for sample in writer.claim(9)] == ["c"]
     send(writer, 3)
-    assert writer.next_due_at() == PARKED
-    assert [writer.unpark(1), writer.unpark(9), writer.unpark(9)] == [1, 1, 0]
+    assert (writer.next_due_at(), writer.has_queued()) == (None, True)
+    assert writer.unpark(("y",), 9) == 0, "none waits for it alone"
+    assert [writer.unpark(("x", "y"), 9), writer.unpark(None, 1), writer.unpark(None, 9)] == [1, 1, 0]
+    clock.now += 20_000
     assert [(sample.key, sample.attempts) for sample in writer.claim(9)] == [("a", 1), ("b", 0)]
 
 

@@ -14,7 +14,7 @@ from eagletui.ledger.migrate import MIGRATIONS, VERSION, migrate
 from eagletui.ledger.orders import Failed, Finished
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer import LedgerWriter
-from tests.ledger.build import make_ledger, queue, send, sql
+from tests.ledger.build import make_ledger, prompt, queue, send, sql
 
 
 def test_a_new_ledger_is_private_and_knows_its_run(path: Path) -> None:
@@ -50,6 +50,15 @@ def test_another_sqlite_file_is_not_taken_for_a_ledger(tmp_path: Path) -> None:
             opener(other)
 
 
+def make_sixth_version(connection: sqlite3.Connection) -> None:
+    """Take away what the seventh version added."""
+    for index in ("samples_queue", "samples_parked"):
+        connection.execute(f"DROP INDEX {index}")
+    connection.execute("ALTER TABLE samples DROP COLUMN parked_for")
+    connection.execute("CREATE INDEX samples_queue ON samples(not_before, id) WHERE state = 'queued'")
+    connection.execute("PRAGMA user_version = 6")
+
+
 def make_first_version(path: Path) -> None:
     """Take away what later versions added."""
     connection = sqlite3.connect(path, isolation_level=None)
@@ -58,6 +67,7 @@ def make_first_version(path: Path) -> None:
     connection.execute("DELETE FROM moves WHERE old_state = 'quarantined' AND new_state = 'queued'")
     connection.execute("ALTER TABLE samples DROP COLUMN attempts_excused")
     connection.execute("ALTER TABLE commands DROP COLUMN progress_json")
+    make_sixth_version(connection)
     connection.execute("PRAGMA user_version = 1")
     connection.close()
 
@@ -202,3 +212,29 @@ def test_a_sample_that_waits_in_an_older_ledger_may_fail_as_often_as_a_new_one(p
             ("a", 1, 1),
             ("b", 0, 0),
         ]
+
+
+def test_samples_that_waited_for_an_endpoint_in_an_older_ledger_are_asked_and_turns_still_wait(path: Path) -> None:
+    later = 1e12
+    with LedgerWriter(path) as writer:
+        queue(writer, "new", "tried", "retry")
+        with writer.transaction():
+            source = writer.add_source("turns.jsonl", "hash of turns", 1)
+            writer.add_prompts([prompt("turns", turns=(0, 1))], source)
+        for sample, retry_at in ((2, 1.0), (3, later)):
+            failed = Failed("void", "server_error", "no", retry_at=retry_at)
+            writer.finish([Finished(send(writer, sample), failed)])
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        make_sixth_version(connection)
+        connection.execute("UPDATE samples SET not_before = 8e15 WHERE sample_key IN ('new', 'tried')")
+    with LedgerReader(path) as reader:
+        assert reader.snapshot().states["queued"] == 5, "a viewer reads it as it is"
+    with LedgerWriter(path) as writer:
+        assert [sample.key for sample in writer.claim(9)] == ["tried", "new", "turns.t0"]
+        assert not writer.parked()
+        assert writer.park({("x",): [1]}) == {("x",): 1}
+        assert [sample.key for sample in writer.claim(9)] == ["tried", "turns.t0"]
+    assert sql(path, "SELECT not_before FROM samples WHERE id = 3") == [(later,)]
+    made = make_ledger(path.with_name("new.sqlite"))
+    described = "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL ORDER BY name"
+    assert sql(path, described) == sql(made, described)
