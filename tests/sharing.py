@@ -7,7 +7,7 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
-_LOAD_TORCH: Final = ("tests/extract/", "tests/export/", "tests/models/", "tests/test_arbiter.py")
+_LOAD_TORCH: Final = ("tests/extract/", "tests/export/", "tests/models/", "tests/arbitration/")
 """Where models are loaded: seconds for their modules, and again for the tiny models that their tests share."""
 _LARGEST_SHARE: Final = 1 / 3
 """Of the tests that run: more of them are worth a second process."""
