@@ -122,8 +122,7 @@ def probe(config: RunConfig, requests: int) -> Probe:
         folder = prepare(small, None, claim)
         after_event = last_event(folder)
         with interruptible() as interrupts:
-            joined = start_workers(folder, small, interrupts, exit_when_paused=True)
-            claim.release()
+            joined = start_workers(folder, small, claim, interrupts, exit_when_paused=True)
             code = follow(folder, small, interrupts, after_event=after_event, joined=joined, patience_s=PATIENCE_S)
     rebuilt = rebuild_run(folder)
     with LedgerReader(folder.ledger_path) as reader:

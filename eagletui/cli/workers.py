@@ -1,5 +1,7 @@
 """Start a run's workers and see it through: followed without screens, or with the app open."""
 
+from collections.abc import Sequence
+
 from eagletui.cli.follow import INTERRUPTED, Interrupts, end_helpers, follow, interruptible, pass_on
 from eagletui.cli.opening import show
 from eagletui.cli.output import say
@@ -39,8 +41,7 @@ def work(folder: RunFolder, config: RunConfig, claim: Claim, *, exit_when_paused
     """
     after_event = last_event(folder)
     with interruptible() as interrupts:
-        joined = start_workers(folder, config, interrupts, exit_when_paused=exit_when_paused)
-        claim.release()
+        joined = start_workers(folder, config, claim, interrupts, exit_when_paused=exit_when_paused)
         if follows or interrupts.count:
             return follow(folder, config, interrupts, after_event=after_event, joined=joined)
     return None
@@ -52,8 +53,17 @@ def last_event(folder: RunFolder) -> int:
         return reader.snapshot().last_event_id
 
 
-def start_workers(folder: RunFolder, config: RunConfig, interrupts: Interrupts, *, exit_when_paused: bool) -> bool:
+def start_workers(
+    folder: RunFolder, config: RunConfig, claim: Claim, interrupts: Interrupts, *, exit_when_paused: bool
+) -> bool:
     """Start what the run needs and does not have: the embedded provider, the engine, the extractor.
+
+    Args:
+        folder: the run.
+        config: its config.
+        claim: on the run; handed over to the engine.
+        interrupts: no worker is started after one.
+        exit_when_paused: the engine ends with a pause.
 
     Returns:
         True when the engine is another command's.
@@ -62,7 +72,8 @@ def start_workers(folder: RunFolder, config: RunConfig, interrupts: Interrupts, 
         RunError: a worker did not start; the message quotes its log, and nothing that was started here stays.
     """
     try:
-        joined = not _start(folder, config, interrupts, exit_when_paused=exit_when_paused)
+        joined = not _start(folder, config, claim, interrupts, exit_when_paused=exit_when_paused)
+        claim.release()
     except EagleError:
         if not is_alive(folder, "engine"):
             end_helpers(folder)
@@ -72,7 +83,9 @@ def start_workers(folder: RunFolder, config: RunConfig, interrupts: Interrupts, 
     return joined
 
 
-def _start(folder: RunFolder, config: RunConfig, interrupts: Interrupts, *, exit_when_paused: bool) -> bool:
+def _start(
+    folder: RunFolder, config: RunConfig, claim: Claim, interrupts: Interrupts, *, exit_when_paused: bool
+) -> bool:
     """Start the workers, none after an interrupt, and tell whether the engine is not another command's."""
     if config.provider.kind == "embedded" and config.provider.base_url is None:
         faults = [] if config.provider.faults is None else ["--faults", str(config.provider.faults)]
@@ -90,9 +103,8 @@ def _start(folder: RunFolder, config: RunConfig, interrupts: Interrupts, *, exit
         ensure(folder, "watcher", WATCHER_READY_S, interrupts)
     if interrupts.count:
         return is_alive(folder, "engine") is None
-    is_ours = ensure(
-        folder, "engine", ENGINE_READY_S, interrupts, *(["--exit-when-paused"] if exit_when_paused else [])
-    )
+    args = ["--exit-when-paused"] if exit_when_paused else []
+    is_ours = ensure(folder, "engine", ENGINE_READY_S, interrupts, *args, keeps=claim.descriptors)
     if config.extract.when != "off" and not interrupts.count:
         # Whoever ends the workers must find it, so it has to hold its lock before this returns.
         try:
@@ -102,7 +114,14 @@ def _start(folder: RunFolder, config: RunConfig, interrupts: Interrupts, *, exit
     return is_ours
 
 
-def ensure(folder: RunFolder, role: SpawnRole, timeout_s: float, interrupts: Interrupts, *args: str) -> bool:
+def ensure(
+    folder: RunFolder,
+    role: SpawnRole,
+    timeout_s: float,
+    interrupts: Interrupts,
+    *args: str,
+    keeps: Sequence[int] = (),
+) -> bool:
     """Start a worker unless one lives, wait until it works, and tell whether it was started here.
 
     Another command may start one at the same time; whose gets the role is the one that both use. An interrupt is passed
@@ -111,7 +130,7 @@ def ensure(folder: RunFolder, role: SpawnRole, timeout_s: float, interrupts: Int
     if is_alive(folder, role) is not None:
         wait_ready(folder, role, timeout_s, give_up=lambda: interrupts.count > 0)
         return False
-    pid = spawn(folder, role, *args)
+    pid = spawn(folder, role, *args, keeps=keeps)
 
     def heed() -> bool:
         if role == "engine" and interrupts.count > interrupts.passed_on:

@@ -1,7 +1,8 @@
 """Keep a run in its place from when it is made, or taken up, until its engine works.
 
 A run that never asked anything may be made anew from another config. A command that is about to start such a run holds
-a claim on it; others that start the same one share it. Whoever makes the run anew asks for a claim of its own alone.
+a claim on it, and so does the engine that it starts; others that start the same run share it. Whoever makes the run
+anew asks for a claim of its own alone.
 """
 
 import contextlib
@@ -39,6 +40,11 @@ class Claim:
                 break
             os.close(descriptor)
         self._descriptor = descriptor
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """What a process that is started inherits to hold the claim, too, until it ends."""
+        return () if self._descriptor is None else (self._descriptor,)
 
     def release(self) -> None:
         """Give it up. May be called twice."""

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -42,7 +42,7 @@ class WorkerStatus:
     """None for a worker without heartbeats (the embedded provider)."""
 
 
-def spawn(folder: RunFolder, role: SpawnRole, *extra_args: str) -> int:
+def spawn(folder: RunFolder, role: SpawnRole, *extra_args: str, keeps: Sequence[int] = ()) -> int:
     """Start a worker that outlives this process, and return its pid; `wait_ready` tells when it works.
 
     The worker gets its own session, no stdin, and its log file for stdout and stderr.
@@ -51,6 +51,7 @@ def spawn(folder: RunFolder, role: SpawnRole, *extra_args: str) -> int:
         folder: the run.
         role: which worker.
         extra_args: passed on after the folder.
+        keeps: descriptors that stay open in it.
     """
     log = folder.log_path(role)
     log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -63,6 +64,7 @@ def spawn(folder: RunFolder, role: SpawnRole, *extra_args: str) -> int:
             stdout=descriptor,
             stderr=descriptor,
             start_new_session=True,
+            pass_fds=keeps,
         )
     finally:
         os.close(descriptor)

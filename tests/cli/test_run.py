@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -395,8 +395,8 @@ def test_an_engine_that_cannot_start_is_named_with_its_log_and_nothing_stays_ali
 def test_ctrl_c_while_workers_start_ends_the_engine_that_was_started_and_says_so(
     eagletui: Command, make_config: MakeConfig, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(folder: RunFolder, role: SpawnRole, *args: str) -> int:
-        pid = spawn(folder, role, *args)
+    def interrupted(folder: RunFolder, role: SpawnRole, *args: str, keeps: Sequence[int]) -> int:
+        pid = spawn(folder, role, *args, keeps=keeps)
         if role == "engine":
             os.kill(os.getpid(), signal.SIGINT)
         return pid
@@ -419,7 +419,7 @@ def test_a_command_whose_engine_comes_second_joins_the_first(
         if "pid" in wait:
             raise RunError("The engine of small ended while starting.")
 
-    monkeypatch.setattr("eagletui.cli.workers.spawn", lambda *_: 1)
+    monkeypatch.setattr("eagletui.cli.workers.spawn", lambda *_, keeps: 1)
     monkeypatch.setattr("eagletui.cli.workers.is_alive", lambda *_: next(seen))
     monkeypatch.setattr("eagletui.cli.workers.wait_ready", ends_at_once_of_the_lock)
     assert ensure(made_run, "engine", 1.0, Interrupts()) is False

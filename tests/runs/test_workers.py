@@ -4,13 +4,14 @@ import importlib.util
 import os
 import signal
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from eagletui.core.errors import RunError
+from eagletui.core.errors import LockedError, RunError
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.runs import workers
+from eagletui.runs.claims import Claim, unclaimed
 from eagletui.runs.folder import RunFolder
 from eagletui.runs.workers import SpawnRole
 from tests.runs.bare_run import bare_run
@@ -23,8 +24,8 @@ def spawn(monkeypatch: pytest.MonkeyPatch) -> Iterator[Spawn]:
     """Start test workers in place of the real ones, and end those that are left."""
     pids: list[int] = []
 
-    def start(folder: RunFolder, role: SpawnRole, what: str) -> int:
-        pids.append(workers.spawn(folder, role, what))
+    def start(folder: RunFolder, role: SpawnRole, what: str, keeps: Sequence[int] = ()) -> int:
+        pids.append(workers.spawn(folder, role, what, keeps=keeps))
         return pids[-1]
 
     for role in ("engine", "provider"):
@@ -50,6 +51,19 @@ def test_a_worker_outlives_its_starter_and_counts_as_started_once_it_says_so(spa
     assert [found.pid for found in workers.workers(folder)] == [pid]
     assert folder.log_path("engine").read_text() == "started as work, stdin gives '', session leader True\n"
     assert stat.S_IMODE(folder.log_path("engine").stat().st_mode) == 0o600
+
+
+def test_a_worker_holds_the_claim_of_a_starter_that_dies_before_it_has_its_lock(spawn: Spawn) -> None:
+    folder = bare_run("demo")
+    with Claim() as claim:
+        claim.take(folder)
+        pid = spawn(folder, "engine", "hang", claim.descriptors)
+    with pytest.raises(LockedError, match="is just starting run demo"), unclaimed(folder):
+        pass
+    os.kill(pid, signal.SIGKILL)
+    workers._children[pid].process.wait()
+    with unclaimed(folder):
+        pass
 
 
 def test_a_killed_worker_is_seen_dead_at_once_and_its_trace_stays(spawn: Spawn) -> None:
