@@ -3,10 +3,10 @@
 import fcntl
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,30 +17,37 @@ import pytest
 from eagletui.core.errors import LockedError, RunError
 from eagletui.embedded.__main__ import provider_lock
 from eagletui.ledger.locks import RoleLock
-from tests.embedded.client import AUTH
+from tests import forked
+from tests.embedded.client import AUTH, NO_TLS
+from tests.engine.run_folder import until
 
+MODULE = "eagletui.embedded"
 MODEL = "huggingfacetb/smollm2-135m-instruct"
 _WAIT_S = 30.0
 
 
 class Role:
-    """One `python -m eagletui.embedded` process; its log is read up to what a test waits for."""
+    """One provider process, forked; its log is read up to what a test waits for."""
 
     def __init__(self, run_dir: Path, *flags: str) -> None:
-        command = [sys.executable, "-m", "eagletui.embedded", str(run_dir), "--backend", "replay", *flags]
         self.run_dir = run_dir
-        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        self.log = b""
+        file, name = tempfile.mkstemp(".log", dir=run_dir)
+        os.close(file)
+        self._log = Path(name)
+        self.process = forked.start(MODULE, [str(run_dir), "--backend", "replay", *flags], name, os.environ)
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text(encoding="utf-8")
 
     def wait_log(self, text: str) -> None:
-        """Read the log until it holds a text."""
-        assert self.process.stderr is not None
-        while text.encode() not in self.log:
-            ready, _, _ = select.select([self.process.stderr], [], [], _WAIT_S)
-            assert ready, f"no {text!r} in the log: {self.log!r}"
-            part = os.read(self.process.stderr.fileno(), 65536)
-            assert part, f"the process ended: {self.log!r}"
-            self.log += part
+        """Wait until the log holds a text."""
+        until(lambda: text in self.log or self.process.exitcode is not None, text, _WAIT_S)
+        assert text in self.log, f"the process ended: {self.log}"
+
+    def signal(self, number: int) -> None:
+        assert self.process.pid is not None
+        os.kill(self.process.pid, number)
 
     @property
     def address(self) -> Any:
@@ -54,15 +61,13 @@ class Role:
         return f"{self.address['base_url']}/api/v1/chat/completions"
 
     def books(self) -> Any:
-        return httpx.get(f"{self.address['base_url']}/embedded/books").json()
+        return httpx.get(f"{self.address['base_url']}/embedded/books", verify=NO_TLS).json()
 
     def end(self) -> int:
         """Wait for the process to end by itself."""
-        code = self.process.wait(_WAIT_S)
-        assert self.process.stderr is not None
-        self.log += self.process.stderr.read()
-        self.process.stderr.close()
-        return code
+        self.process.join(_WAIT_S)
+        assert self.process.exitcode is not None, f"the process goes on: {self.log}"
+        return self.process.exitcode
 
 
 @pytest.fixture
@@ -70,9 +75,9 @@ def roles() -> Iterator[list[Role]]:
     started: list[Role] = []
     yield started
     for role in started:
-        if role.process.poll() is None:
-            role.process.kill()
-            role.end()
+        role.process.kill()
+        role.end()
+        role.process.close()
 
 
 def start(roles: list[Role], run_dir: Path, *flags: str) -> Role:
@@ -89,7 +94,7 @@ def test_the_address_file_is_private_names_the_process_and_goes_with_it(roles: l
     assert role.address["pid"] == role.process.pid
     assert role.address["base_url"].startswith("http://127.0.0.1:")
     assert role.address["model_id"] == MODEL
-    role.process.send_signal(signal.SIGTERM)
+    role.signal(signal.SIGTERM)
     assert role.end() == 0
     assert not path.exists()
 
@@ -99,21 +104,21 @@ def test_a_second_provider_of_a_run_refuses_and_names_the_first(roles: list[Role
     first = start(roles, tmp_path)
     second = Role(tmp_path)
     assert second.end() == 1
-    assert f'"pid": {first.process.pid}' in second.log.decode()
+    assert f'"pid": {first.process.pid}' in second.log
     assert first.address["pid"] == first.process.pid
-    assert httpx.get(f"{first.address['base_url']}/embedded/books").status_code == 200
+    assert httpx.get(f"{first.address['base_url']}/embedded/books", verify=NO_TLS).status_code == 200
 
 
 @pytest.mark.slow
 def test_sigterm_finishes_the_stream_in_flight_and_refuses_new_requests(roles: list[Role], tmp_path: Path) -> None:
     role = start(roles, tmp_path, "--latency-s", "0", "--tokens-per-s", "20")
-    with httpx.Client(headers=AUTH, timeout=_WAIT_S) as client:
+    with httpx.Client(headers=AUTH, timeout=_WAIT_S, verify=NO_TLS) as client:
         with client.stream("POST", role.chat_url, json=role.body(stream=True, seed=1)) as response:
             lines = response.iter_lines()
             assert next(lines) == ": OPENROUTER PROCESSING"
-            role.process.send_signal(signal.SIGTERM)
+            role.signal(signal.SIGTERM)
             role.wait_log("draining")
-            refused = httpx.post(role.chat_url, json=role.body(), headers=AUTH)
+            refused = httpx.post(role.chat_url, json=role.body(), headers=AUTH, verify=NO_TLS)
             rest = list(lines)
         assert refused.status_code == 503
         assert "data: [DONE]" in rest
@@ -124,13 +129,13 @@ def test_sigterm_finishes_the_stream_in_flight_and_refuses_new_requests(roles: l
 def test_a_second_sigterm_stops_at_once(roles: list[Role], tmp_path: Path) -> None:
     role = start(roles, tmp_path, "--latency-s", "600")
     with (
-        httpx.Client(headers=AUTH, timeout=_WAIT_S) as client,
+        httpx.Client(headers=AUTH, timeout=_WAIT_S, verify=NO_TLS) as client,
         client.stream("POST", role.chat_url, json=role.body(stream=True)) as response,
     ):
         assert next(response.iter_lines()) == ": OPENROUTER PROCESSING"
-        role.process.send_signal(signal.SIGTERM)
+        role.signal(signal.SIGTERM)
         role.wait_log("draining")
-        role.process.send_signal(signal.SIGTERM)
+        role.signal(signal.SIGTERM)
         assert role.end() == 0
 
 
@@ -158,18 +163,18 @@ def test_a_provider_of_a_run_that_was_replaced_holds_the_new_lock_and_makes_no_r
 
 def test_a_hangup_is_ignored(roles: list[Role], tmp_path: Path) -> None:
     role = start(roles, tmp_path)
-    role.process.send_signal(signal.SIGHUP)
-    assert httpx.post(role.chat_url, json=role.body(), headers=AUTH).status_code == 200
-    assert role.process.poll() is None
+    role.signal(signal.SIGHUP)
+    assert httpx.post(role.chat_url, json=role.body(), headers=AUTH, verify=NO_TLS).status_code == 200
+    assert role.process.exitcode is None
 
 
 def test_a_provider_ends_with_its_engine_but_not_before(roles: list[Role], tmp_path: Path) -> None:
     with RoleLock(tmp_path, "engine"):
         role = start(roles, tmp_path, "--end-without-engine", "0.4")
-        with pytest.raises(subprocess.TimeoutExpired):
-            role.process.wait(1.2)
+        role.process.join(1.2)
+        assert role.process.exitcode is None
     assert role.end() == 0
-    assert "draining" in role.log.decode()
+    assert "draining" in role.log
 
 
 @pytest.mark.slow
@@ -179,9 +184,9 @@ def test_a_provider_whose_engine_never_came_ends_too(roles: list[Role], tmp_path
 
 def test_books_and_generations_survive_kill_9_in_mid_stream(roles: list[Role], tmp_path: Path) -> None:
     role = start(roles, tmp_path, "--latency-s", "0", "--tokens-per-s", "10")
-    whole = httpx.post(role.chat_url, json=role.body(max_tokens=2), headers=AUTH).json()
+    whole = httpx.post(role.chat_url, json=role.body(max_tokens=2), headers=AUTH, verify=NO_TLS).json()
     with (
-        httpx.Client(headers=AUTH, timeout=_WAIT_S) as client,
+        httpx.Client(headers=AUTH, timeout=_WAIT_S, verify=NO_TLS) as client,
         client.stream("POST", role.chat_url, json=role.body(stream=True)) as response,
     ):
         cut_id = response.headers["X-Generation-Id"]
@@ -194,13 +199,16 @@ def test_books_and_generations_survive_kill_9_in_mid_stream(roles: list[Role], t
     assert rows[whole["id"]]["delivered"] is True
     assert rows[cut_id]["delivered"] is False
     assert again.books()["spent_pico"] == sum(row["cost_pico"] for row in rows.values())
-    found = httpx.get(f"{again.address['base_url']}/api/v1/generation?id={cut_id}", headers=AUTH).json()["data"]
+    found = httpx.get(f"{again.address['base_url']}/api/v1/generation?id={cut_id}", headers=AUTH, verify=NO_TLS).json()[
+        "data"
+    ]
     assert found["native_tokens_completion"] == rows[cut_id]["completion_tokens"]
 
 
-def test_a_wrong_fault_script_ends_the_process_with_exit_2(tmp_path: Path) -> None:
+def test_a_wrong_fault_script_ends_the_command_with_exit_2(tmp_path: Path) -> None:
     script = tmp_path / "faults.toml"
     script.write_text('[[fault]]\nkind = "sloww"\n', encoding="utf-8")
-    role = Role(tmp_path, "--faults", str(script))
-    assert role.end() == 2
-    assert "faults.toml:1: field kind: found 'sloww', expected 'slow'" in role.log.decode()
+    command = [sys.executable, "-m", MODULE, str(tmp_path), "--backend", "replay", "--faults", str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_WAIT_S, check=False)
+    assert done.returncode == 2
+    assert "faults.toml:1: field kind: found 'sloww', expected 'slow'" in done.stderr
