@@ -148,7 +148,7 @@ def test_one_at_a_time_writes_ids_and_the_other_is_named(run: RunFolder, model: 
         arbitrating.arbitrate_run(run, model)
 
     def rebuild(done: int, of: int) -> None:
-        with pytest.raises(LockedError, match="`eagletui arbitrate run` is at work: pid"):
+        with pytest.raises(LockedError, match=f"`eagletui arbitrate {run.argument}` is at work: pid"):
             rebuild_run(run)
 
     arbitrating.arbitrate_run(run, model, threads=1, progress=rebuild)
@@ -173,7 +173,7 @@ def test_the_run_does_not_go_on_and_takes_no_orders_meanwhile(
 def test_a_rebuild_that_has_not_ended_comes_first(run: RunFolder, model: Path) -> None:
     with LedgerWriter(run.ledger_path) as writer:
         writer.finding("rebuild", "Half of it", affected=1, examined=2, action="Run it again")
-    with pytest.raises(RunError, match="First: eagletui rebuild run"):
+    with pytest.raises(RunError, match=f"First: eagletui rebuild {run.argument}"):
         arbitrating.arbitrate_run(run, model)
 
 
@@ -199,7 +199,7 @@ def test_the_command_shows_what_was_decided(eagletui: Command, run: RunFolder, m
     ended = eagletui("arbitrate", str(run.path), "--model", str(model), "--threads", "1")
     assert ended.code == 0
     assert "3, 3 asked about" in ended.out
-    assert f"Look: eagletui inspect run {key}" in ended.err
+    assert f"Look: eagletui inspect {run.argument} {key}" in ended.err
     shown = eagletui("inspect", str(run.path), key)
     assert "The target model gives this cut a probability of" in shown.out
     opinion = eagletui("inspect", str(run.path), key, "--json").json["opinion"]
