@@ -21,6 +21,7 @@ def _samples(*lengths: int) -> list[IdsSample]:
 
 def _backend(model: Path, said: list[str]) -> LocalBackend:
     capture = Capture(load_target(model, dtype="bfloat16", device="cpu"), feature_layers(8))
+    capture.budget_tokens = 512
     return LocalBackend(capture, lambda _level, kind, _message: said.append(kind))
 
 
