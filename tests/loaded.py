@@ -13,11 +13,11 @@ from eagletui.embedded.backend import load_prompt_counter
 from eagletui.embedded.data import tokenizer_dir
 from eagletui.embedded.deltas import load_vocabulary
 from eagletui.engine import __main__ as engine
-from eagletui.ledger.create import create_ledger
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.tokens.fit import fit_checks
 from eagletui.tokens.formats import list_formats, load_format
 from eagletui.tokens.load import load_tokenizer
+from tests.empty_ledger import empty_ledger
 
 MAINS = {"eagletui.engine": engine.main, "eagletui.embedded": provider.main}
 """By what `python -m` would be given."""
@@ -30,18 +30,7 @@ def _use_once() -> None:
     load_vocabulary(tokenizer_dir())
     load_prompt_counter(tokenizer_dir())
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "ledger.sqlite"
-        create_ledger(
-            path,
-            name="loaded",
-            config_json="{}",
-            model_id="m",
-            format="smollm2",
-            stop_at_pico=0,
-            cap_pico=0,
-            max_in_flight=1,
-        )
-        LedgerWriter(path).close()
+        LedgerWriter(empty_ledger(Path(folder) / "ledger.sqlite")).close()
 
 
 _use_once()

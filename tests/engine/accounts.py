@@ -13,13 +13,13 @@ from eagletui.core.chat import Message, Prompt
 from eagletui.engine.key_account import KeyAccount
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.engine.settle import Settler
-from eagletui.ledger.create import create_ledger
 from eagletui.ledger.orders import AdmitRequest, Failed, Finished, NewPrompt, Overrun
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.providers.base import Timeouts
 from eagletui.providers.offer import Routing
 from eagletui.providers.openrouter import OpenRouter
+from tests.empty_ledger import empty_ledger
 from tests.providers.scripted_server import Exchange, ScriptedServer, scripted_server
 
 TIMEOUTS = Timeouts(connect_s=2.0, first_event_s=2.0, event_s=2.0, total_s=5.0)
@@ -29,16 +29,7 @@ HOLD_PICO = 1_000_000
 
 def make_ledger(path: Path, generations: list[str | None]) -> None:
     """A ledger with an unsettled attempt per generation id."""
-    create_ledger(
-        path,
-        name="x",
-        config_json="{}",
-        model_id="m",
-        format="smollm2",
-        stop_at_pico=10**12,
-        cap_pico=10**12,
-        max_in_flight=8,
-    )
+    empty_ledger(path, cap_pico=10**12)
     with LedgerWriter(path) as writer:
         writer.set_run_state("running")
         source = writer.add_source("p", "0" * 64, len(generations))

@@ -13,9 +13,9 @@ from eagletui.core.errors import DiskFullError, LedgerBusyError, LedgerError
 from eagletui.engine import ledger_thread
 from eagletui.engine.ledger_thread import LedgerThread
 from eagletui.ledger import connection
-from eagletui.ledger.create import create_ledger
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer import LedgerWriter
+from tests.empty_ledger import empty_ledger
 
 
 @pytest.fixture
@@ -23,10 +23,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(connection, "BUSY_TIMEOUT_MS", 20)
     monkeypatch.setattr(ledger_thread, "AGAIN_S", 0.02)
     path = tmp_path / "ledger.sqlite"
-    create_ledger(
-        path, name="x", config_json="{}", model_id="m", format="f", stop_at_pico=1, cap_pico=1, max_in_flight=1
-    )
-    return path
+    return empty_ledger(path)
 
 
 @pytest.fixture

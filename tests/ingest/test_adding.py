@@ -22,7 +22,6 @@ from eagletui.core.fidelity import CANARIES
 from eagletui.core.text import clean_line
 from eagletui.ingest.adding import ingest
 from eagletui.ingest.census import chosen_prompts, take_census
-from eagletui.ledger.create import create_ledger
 from eagletui.ledger.filters import SampleFilter
 from eagletui.ledger.orders import NewPrompt
 from eagletui.ledger.reader import LedgerReader
@@ -32,6 +31,7 @@ from eagletui.ledger.writer_ingest import IngestWriter
 from eagletui.prompts.canaries import Canaries
 from eagletui.prompts.preview import PREVIEW_CHARACTERS, preview
 from eagletui.prompts.seen import Place, SeenKeys
+from tests.empty_ledger import empty_ledger
 
 
 def _file(folder: Path, name: str, *records: dict[str, Any] | str) -> Path:
@@ -48,17 +48,7 @@ def _section(*paths: Path, **changes: Any) -> PromptsSection:
 @pytest.fixture
 def ledger(tmp_path: Path) -> Path:
     path = tmp_path / "ledger.sqlite"
-    create_ledger(
-        path,
-        name="x",
-        config_json="{}",
-        model_id="m",
-        format="smollm2",
-        stop_at_pico=1,
-        cap_pico=1,
-        max_in_flight=1,
-    )
-    return path
+    return empty_ledger(path)
 
 
 def _keys(ledger: Path) -> list[str]:

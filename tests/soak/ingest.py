@@ -17,10 +17,10 @@ from pathlib import Path
 
 from eagletui.config.sections import PromptsSection
 from eagletui.ingest.adding import ingest
-from eagletui.ledger.create import create_ledger
 from eagletui.ledger.orders import NewPrompt
 from eagletui.ledger.writer import LedgerWriter
 from tests.bench.job import resident_bytes
+from tests.empty_ledger import empty_ledger
 
 WORDS = "the of a code story why number letter function rain sea write list explain return value".split()
 
@@ -50,16 +50,7 @@ def main(argv: list[str] | None = None) -> int:
         path, ledger = Path(folder) / "prompts.jsonl", Path(folder) / "ledger.sqlite"
         write_prompts(path, chosen.prompts)
         section = PromptsSection(path=[path])
-        create_ledger(
-            ledger,
-            name="soak",
-            config_json="{}",
-            model_id="m",
-            format="smollm2",
-            stop_at_pico=0,
-            cap_pico=0,
-            max_in_flight=1,
-        )
+        empty_ledger(ledger)
         at_start = resident_bytes(os.getpid())
         cpu, wall = cpu_s(), time.monotonic()
         at_half, at_most = _ingest(section, ledger, chosen.prompts)
