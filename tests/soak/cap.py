@@ -2,8 +2,9 @@
 
 `python -m tests.soak.cap [--seeds N] [--first SEED] [--jobs N] [--keep]`. Each seed is one run of a few samples;
 engines and providers are killed at random moments, or exactly at a step that matters; every third run begins with
-bills that come late. A failing seed is printed with
-the command that draws it again; its folder is kept. What the operating system schedules is not part of a seed.
+bills that come late, and in every third or so endpoints are quarantined and released meanwhile. A failing seed is
+printed with the command that draws it again; its folder is kept. What the operating system schedules is not part of a
+seed.
 """
 
 import argparse
@@ -25,13 +26,14 @@ from pathlib import Path
 from typing import Final, Literal
 
 from eagletui.core.money import format_usd, pico_to_usd_string
+from eagletui.embedded.market import ENDPOINTS
 from eagletui.ledger import commands
 from eagletui.ledger.locks import RoleLock
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import HeartbeatRow, Verb
 from eagletui.ledger.writer import LedgerWriter
 from tests.engine.run_folder import EngineRun, make_run, until
-from tests.soak.judge import Broken, CapWatch, Verdict, judge
+from tests.soak.judge import Broken, CapWatch, Verdict, expect_closed, judge
 from tests.soak.scenario import HOLD_PICO, Act, Scenario, draw
 from tests.soak.workers import Provider, cpu_s, engine_process, free_port
 
@@ -39,6 +41,7 @@ PEACE_S: Final = 60.0
 """A run without further kills ends within this."""
 WAITS_S: Final = {"event_timeout_s": 3.0, "total_timeout_s": 10.0}
 """A reply that stalls for good is given up within these."""
+TAGS: Final = [endpoint.tag for endpoint in ENDPOINTS]
 BACKOFF_S: Final = [0.02, 0.04, 0.08, 0.16, 0.3, 0.5, 0.8]
 """Waits between questions about a cost; the latest bill of a scenario comes within them."""
 
@@ -89,6 +92,8 @@ class Soak:
     provider: Provider
     watch: CapWatch
     campaign: Campaign
+    peace_at: float = 0.0
+    """Unix seconds: from when on the run is let end."""
 
     def live(self) -> Verdict:
         """Go through the lives, then let the run finish in peace.
@@ -109,6 +114,7 @@ class Soak:
             self._finish()
         finally:
             self.watch.stop()
+        expect_closed(self.run, self.peace_at)
         return judge(self.run, self.provider, self.scenario.samples)
 
     def _act(self, process: BaseProcess, acts: tuple[Act, ...]) -> None:
@@ -145,6 +151,12 @@ class Soak:
                         self.watch.is_now(act.value)
                 case "stop_at":
                     self._order(process, "stop-at", usd=pico_to_usd_string(act.value))
+                case "quarantine":
+                    self._order(process, "quarantine", endpoint=TAGS[act.value], since=0.0)
+                case "release":
+                    self._order(process, "release", endpoint=TAGS[act.value])
+                case "retry":
+                    self._order(process, "retry", samples=[])
                 case "wait":
                     process.join(0.3)
 
@@ -198,7 +210,8 @@ class Soak:
         self.watch.is_now(act.value)
 
     def _finish(self) -> None:
-        """Let the run end: raise its limits, resume whatever paused it, retry what failed."""
+        """Let the run end: raise its limits, resume what paused it, retry what failed, release what was set aside."""
+        self.peace_at = time.time()
         deadline = time.monotonic() + PEACE_S
         enough = (self.scenario.samples + 40) * 4 * HOLD_PICO
         self.watch.lifted = True
@@ -210,13 +223,19 @@ class Soak:
                 if writer.run().state == "paused":
                     writer.set_run_state("running")
                 writer.retry([])
+                for tag in TAGS:
+                    writer.release(tag)
             process = engine_process(self.run.folder, None, "--exit-when-paused")
             process.join(max(0.0, deadline - time.monotonic()))
             if process.is_alive():
                 process.kill()
                 break
             snapshot = self.run.snapshot()
-            if process.exitcode == 0 and snapshot.run.state == "done" and not snapshot.states["refused"]:
+            if (
+                process.exitcode == 0
+                and snapshot.run.state == "done"
+                and not snapshot.states["refused"] | snapshot.states["quarantined"]
+            ):
                 return
         raise Broken(f"not done within {PEACE_S:.0f} s: {self.run.snapshot()}")
 

@@ -163,6 +163,35 @@ def judge(run: EngineRun, provider: Provider, samples: int) -> Verdict:
     )
 
 
+def expect_closed(run: EngineRun, until: float) -> None:
+    """Compare when endpoints were quarantined with who was asked.
+
+    Args:
+        run: the run.
+        until: Unix seconds; what was still closed then is not looked at from then on.
+
+    Raises:
+        Broken: an endpoint was asked between the end of a quarantine's order and the release.
+    """
+    orders = sql(
+        run.folder.ledger_path,
+        "SELECT verb, json_extract(args_json, '$.endpoint'), at, applied_at FROM commands"
+        " WHERE verb IN ('quarantine', 'release') AND changed ORDER BY id",
+    )
+    for number, (verb, endpoint, _, applied_at) in enumerate(orders):
+        if verb == "quarantine":
+            later = orders[number + 1 :]
+            opened = min((at for verb, tag, at, _ in later if (verb, tag) == ("release", endpoint)), default=until)
+            asked = sql(
+                run.folder.ledger_path,
+                "SELECT count(*) FROM attempts WHERE endpoint = ? AND held_at > ? AND held_at < ?",
+                endpoint,
+                applied_at,
+                opened,
+            )
+            _expect(asked, [(0,)], f"requests to {endpoint} while it was quarantined")
+
+
 def _owners(attempts: list[AttemptRow]) -> dict[str, AttemptRow]:
     owners: dict[str, AttemptRow] = {}
     for attempt in attempts:

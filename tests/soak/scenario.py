@@ -7,6 +7,9 @@ from typing import Final, Literal
 HOLD_PICO: Final = 290_000_000
 """About the bound of one request of the campaign."""
 
+ENDPOINTS: Final = 3
+"""Of the embedded provider."""
+
 FAULTS: Final = (
     'kind = "http_429"\nparams = { retry_after_s = 0 }',
     'kind = "http_402"',
@@ -81,6 +84,9 @@ ActName = Literal[
     "cap",
     "stop_at",
     "in_flight",
+    "quarantine",
+    "release",
+    "retry",
 ]
 _ACTS: Final[tuple[tuple[ActName, int], ...]] = (
     ("wait", 4),
@@ -96,6 +102,11 @@ _ACTS: Final[tuple[tuple[ActName, int], ...]] = (
     ("in_flight", 1),
 )
 """What can be done to a run, with weights."""
+
+_ORDERS: Final[tuple[ActName, ...]] = ("quarantine", "quarantine", "release", "retry")
+"""Orders about many samples, with which some runs are mixed."""
+_WITH_ORDERS: Final = 0.3
+"""Share of these runs."""
 
 _WITH_RECEIVERS: Final = 0.2
 """Share of the runs that take replies in a receiver process, whose start costs as much as the rest of a run."""
@@ -120,7 +131,7 @@ class Act:
     """Waited before it."""
     name: ActName
     value: int = 0
-    """Picodollars of a limit, or requests in flight."""
+    """Picodollars of a limit, requests in flight, or which endpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +172,8 @@ def draw(seed: int) -> Scenario:
     late = seed % LATE_EVERY == 0
     receivers = int(dice.random() < _WITH_RECEIVERS)
     cap_pico = dice.randint(1, 14) * HOLD_PICO
+    orders = Random(f"{seed} orders")  # of their own, so that the rest of a seed is the same with them and without
+    has_orders = orders.random() < _WITH_ORDERS
     return Scenario(
         seed=seed,
         samples=dice.randint(6, 18),
@@ -172,7 +185,10 @@ def draw(seed: int) -> Scenario:
         latency_s=dice.choice((0.0, 0.01, 0.04)),
         tokens_per_s=dice.choice((400.0, 1500.0, 10_000.0)),
         lives=(LATE_LIFE,) * late
-        + tuple(_life(dice, receivers) for _ in range(2 if receivers else dice.randint(2, 5))),
+        + tuple(
+            _mixed(_life(dice, receivers), orders) if has_orders else _life(dice, receivers)
+            for _ in range(2 if receivers else dice.randint(2, 5))
+        ),
         receivers=receivers,
     )
 
@@ -195,6 +211,14 @@ def _life(dice: Random, receivers: int) -> Life:
     acts: tuple[tuple[ActName, int], ...] = (*_ACTS, ("kill_receiver", 10)) if receivers else _ACTS
     names = dice.choices([name for name, _ in acts], [weight for _, weight in acts], k=dice.randint(1, 5))
     return Life(crash, tuple(_act(dice, name) for name in names))
+
+
+def _mixed(life: Life, dice: Random) -> Life:
+    """Put orders about many samples among what is done to an engine."""
+    acts = list(life.acts)
+    for name in dice.choices(_ORDERS, k=dice.randint(1, 3)):
+        acts.insert(dice.randint(0, len(acts)), Act(dice.uniform(0.0, 0.1), name, dice.randrange(ENDPOINTS)))
+    return Life(life.crash, tuple(acts))
 
 
 def _act(dice: Random, name: ActName) -> Act:
