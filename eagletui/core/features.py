@@ -6,7 +6,9 @@ final norm.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, Literal, get_args
 
 from eagletui.core.errors import ModelError
@@ -35,7 +37,10 @@ SIZE_MARGIN: Final = 1.03
 FAULTY_FEATURES: Final = "features_faulty"
 """Kind of the finding that stands while the last check of a run's features did not hold."""
 
-_SHARD = re.compile(r"\Ashards/(\d{6,})(?:-[0-9a-f]+)?\.safetensors\Z")
+SHARD_PATTERN: Final = r"^shards/(\d{6,})(?:-[0-9a-f]+)?\.safetensors$"
+"""Paths of shards, relative to the features folder."""
+
+_SHARD = re.compile(SHARD_PATTERN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +71,19 @@ def feature_layers(num_layers: int, entering: tuple[int, ...] | None = None) -> 
         ModelError: they are not three different layers of this model, in order.
     """
     chosen = (2, num_layers // 2, num_layers - 3) if entering is None else entering
-    low, middle, high = chosen if len(chosen) == AUX_LAYERS else (0, 0, 0)
-    if not 1 <= low < middle < high < num_layers:
+    if not are_layers(num_layers, chosen):
         given = "the default [2, L//2, L-3]" if entering is None else "the configured list"
         raise ModelError(
             f"Layers {list(chosen)} ({given}) do not fit a model of {num_layers} layers: "
             f"three growing numbers from 1 to {num_layers - 1} are expected. Set extract.layers."
         )
+    low, middle, high = chosen
     return FeatureLayers(num_layers, (low, middle, high))
+
+
+def are_layers(num_layers: int, entering: Sequence[int]) -> bool:
+    """Tell whether three different layers of a model are named, in order, that have a layer before them."""
+    return len(entering) == AUX_LAYERS and all(a < b for a, b in pairwise((0, *entering, num_layers)))
 
 
 def row_bytes(hidden_size: int, stored: Stored) -> int:
@@ -110,5 +120,5 @@ def shard_path(number: int, attempt: str | None = None) -> str:
 
 def shard_number(path: str) -> int | None:
     """Read the number back from a shard's relative path; None if it is not one."""
-    match = _SHARD.match(path)
+    match = _SHARD.fullmatch(path)
     return int(match.group(1)) if match else None

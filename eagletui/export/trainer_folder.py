@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal
 
 import msgspec
 
@@ -19,14 +19,13 @@ from eagletui.core.errors import LockedError, RunError
 from eagletui.core.loaders import Route, Trainer
 from eagletui.core.row_order import Part, PlacedRow
 from eagletui.files.appending import whole_lines
+from eagletui.files.decoding import decode
 from eagletui.files.replacement import Replacement
 
 FORMAT: Final = "eagletui-trainer-1"
 MANIFEST: Final = "manifest.json"
 ROWS: Final = "rows.jsonl"
 JOURNAL: Final = "journal.jsonl"
-
-DecodedT = TypeVar("DecodedT")
 
 _MUST_AGREE: Final = ("trainer", "route", "run", "served_model", "tokenizer_hash", "validation_percent")
 _MUST_AGREE_OF_TARGET: Final = ("num_layers", "hidden_size", "vocab_size", "layers_entering", "xxh3", "dtype", "stored")
@@ -163,7 +162,7 @@ def find_trainer_manifest(folder: Path) -> TrainerManifest | None:
         raise RunError(f"{path} cannot be read as a manifest: {error}") from error
     if not isinstance(kind, dict) or kind.get("format") != FORMAT:
         return None
-    return _decoded(path, content, TrainerManifest)
+    return decode(path, content, TrainerManifest)
 
 
 def write_trainer_manifest(folder: Path, manifest: TrainerManifest) -> None:
@@ -194,7 +193,7 @@ def read_rows(folder: Path, name: str = ROWS) -> list[ExportedRow]:
         RunError: a whole line cannot be read.
     """
     path = folder / name
-    return [_decoded(path, line, ExportedRow) for line in whole_lines(path)]
+    return [decode(path, line, ExportedRow, number) for number, line in enumerate(whole_lines(path), 1)]
 
 
 def write_rows(folder: Path, rows: Iterable[ExportedRow]) -> None:
@@ -242,10 +241,3 @@ class Journal:
     def close(self) -> None:
         """Close the file; the next export may go on from it."""
         self._stream.close()
-
-
-def _decoded(path: Path, content: bytes, kind: type[DecodedT]) -> DecodedT:
-    try:
-        return msgspec.json.decode(content, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise RunError(f"{path} cannot be read: {error}") from error

@@ -14,9 +14,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
-from eagletui.core.errors import RunError
+from eagletui.extract.manifest import ShardPath
 from eagletui.extract.shards import MARK
 from eagletui.files.appending import append_line, whole_lines
+from eagletui.files.decoding import decode
 from eagletui.files.flushing import flush_folder
 
 ACKNOWLEDGED: Final = "acknowledged.jsonl"
@@ -26,7 +27,7 @@ ACKNOWLEDGED: Final = "acknowledged.jsonl"
 class AcknowledgedShard:
     """One line of the list."""
 
-    path: str
+    path: ShardPath
     """Relative to the features folder; the number is not given to another shard."""
     rows: int
     sample_ids: tuple[str, ...]
@@ -39,14 +40,8 @@ def read_acknowledged(folder: Path) -> dict[str, AcknowledgedShard]:
         RunError: a whole line cannot be read.
     """
     path = folder / ACKNOWLEDGED
-    found: dict[str, AcknowledgedShard] = {}
-    for number, line in enumerate(whole_lines(path), 1):
-        try:
-            shard = AcknowledgedShard(**json.loads(line))
-        except (ValueError, TypeError) as error:
-            raise RunError(f"{path}:{number} cannot be read: {error}") from error
-        found[shard.path] = AcknowledgedShard(shard.path, shard.rows, tuple(shard.sample_ids))
-    return found
+    shards = (decode(path, line, AcknowledgedShard, number) for number, line in enumerate(whole_lines(path), 1))
+    return {shard.path: shard for shard in shards}
 
 
 def write_acknowledged(folder: Path, shards: Iterable[AcknowledgedShard]) -> None:

@@ -7,13 +7,16 @@ the truth.
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from eagletui.core.errors import RunError
-from eagletui.core.features import DType, FeatureLayers, Stored
+import msgspec
+
+from eagletui.core.errors import Problem, RunError
+from eagletui.core.features import SHARD_PATTERN, DType, FeatureLayers, Stored, are_layers
 from eagletui.files.appending import append_line, whole_lines
+from eagletui.files.decoding import decode
 from eagletui.files.replacement import replace_text
 
 FORMAT: Final = "eagletui-features-1"
@@ -34,6 +37,10 @@ _MUST_AGREE: Final = (
     "storage",
 )
 """Fields that cannot differ within one folder: records would not belong together."""
+
+Count = Annotated[int, msgspec.Meta(ge=1)]
+ShardPath = Annotated[str, msgspec.Meta(pattern=SHARD_PATTERN)]
+"""Relative to the features folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +66,10 @@ class Manifest:
     """Of the computation, and of the states that a reader gives."""
     stored: Stored
     """Of `hidden_states` on disk; `fp8` has a float32 scale per token beside it."""
-    num_layers: int
-    hidden_size: int
-    vocab_size: int
-    layers_entering: tuple[int, ...]
+    num_layers: Count
+    hidden_size: Count
+    vocab_size: Count
+    layers_entering: tuple[int, int, int]
     """Slots 0 to 2: layers whose input is kept (speculators, vLLM, EAGLE; the index into HF hidden_states)."""
     layers_output: tuple[int, ...]
     """The same slots as layer outputs (SpecForge, SGLang, Model-Optimizer, AngelSlim)."""
@@ -83,15 +90,14 @@ class Manifest:
     @property
     def layers(self) -> FeatureLayers:
         """The streams of a record."""
-        low, middle, high = self.layers_entering
-        return FeatureLayers(self.num_layers, (low, middle, high))
+        return FeatureLayers(self.num_layers, self.layers_entering)
 
 
 @dataclass(frozen=True, slots=True)
 class ListedShard:
     """One line of the shard list."""
 
-    path: str
+    path: ShardPath
     samples: int
     rows: int
     bytes: int
@@ -126,18 +132,19 @@ def find_manifest(folder: Path) -> Manifest | None:
     """
     path = folder / MANIFEST
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content.get("format") != FORMAT:
-            raise RunError(f"{path} has format {content.get('format')!r}, expected {FORMAT!r}.")
-        known = {field.name for field in fields(Manifest)}
-        values: dict[str, Any] = {name: value for name, value in content.items() if name in known}
-        for name in ("layers_entering", "layers_output", "verdicts"):
-            values[name] = tuple(values[name])
-        return Manifest(**values)
+        content = path.read_bytes()
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise RunError(f"{path} cannot be read as a manifest: {error}") from error
+    except OSError as error:
+        raise RunError(f"{path} cannot be read: {error.strerror}.") from error
+    stated = decode(path, content, dict[str, Any])
+    if stated.get("format") != FORMAT:
+        raise RunError(f"{path} has format {stated.get('format')!r}, expected {FORMAT!r}.")
+    manifest = decode(path, content, Manifest)
+    if not are_layers(manifest.num_layers, manifest.layers_entering):
+        expected = f"three growing numbers from 1 to {manifest.num_layers - 1}, the layers below num_layers"
+        raise RunError(f"{Problem(str(path), None, 'layers_entering', str(list(manifest.layers_entering)), expected)}.")
+    return manifest
 
 
 def require_same(folder: Path, old: Manifest, new: Manifest) -> None:
@@ -176,14 +183,7 @@ def read_shard_list(folder: Path) -> tuple[ListedShard, ...]:
         RunError: a whole line cannot be read.
     """
     path = folder / SHARD_LIST
-    shards = []
-    for number, line in enumerate(whole_lines(path), 1):
-        try:
-            shard = ListedShard(**json.loads(line))
-            shards.append(replace(shard, sample_ids=tuple(shard.sample_ids)))
-        except (ValueError, TypeError) as error:
-            raise RunError(f"{path}:{number} cannot be read: {error}") from error
-    return tuple(shards)
+    return tuple(decode(path, line, ListedShard, number) for number, line in enumerate(whole_lines(path), 1))
 
 
 def _line(shard: ListedShard) -> str:
