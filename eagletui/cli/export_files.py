@@ -21,6 +21,7 @@ from eagletui.core.loaders import (
 from eagletui.core.row_order import VALIDATION_PERCENT, one_sided, split_text, unusual_split
 from eagletui.export.rows import Census
 from eagletui.export.selection import read_selection
+from eagletui.export.sglang_target import require_layers_as_meant, unknown_target_note
 from eagletui.export.token_file import Exported, census_object
 from eagletui.ledger.reader import LedgerReader
 from eagletui.runs.find import find
@@ -41,6 +42,9 @@ def to_file(
 ) -> int:
     """Write one file of ids, or two where TorchSpec validates on the second, and print what to do with them."""
     selection = None if only is None else read_selection(only)
+    target = _known_target(folder)
+    if form == "parquet" and target is not None:
+        require_layers_as_meant(target.checkpoint, target.facts.layers_output, folder.argument)
     if form == "jsonl":
         from eagletui.export.jsonl import export_jsonl
 
@@ -50,13 +54,13 @@ def to_file(
 
         done = export_parquet(folder, out, also=also, only=selection)
     rules = (SPECFORGE_ONLINE, SPECULATORS_PREPARE) if form == "jsonl" else (TORCHSPEC_PARQUET,)
-    target = _known_target(folder)
     limits = [(rule, _limit(rule, done, target, max_length)) for rule in rules]
     limit = limits[-1][1]
     if form == "jsonl":
         notes, commands = _jsonl_notes(folder.argument, done), _prepare_commands(done, target, limit)
     else:
-        notes, commands = [], [_parquet_command(out, done, target, limit)]
+        unknown = None if target is None else unknown_target_note(target.checkpoint, target.facts.layers_output)
+        notes, commands = [] if unknown is None else [unknown], [_parquet_command(out, done, target, limit)]
     _print_file(folder.name, form, done, limits, {}, notes, commands, json_)
     return 0
 
@@ -97,6 +101,8 @@ def to_torchspec(
         notes.append(
             f"{model} is no folder here and the run names no layers: TorchSpec will take its own default ones."
         )
+    if done.unknown_target is not None:
+        notes.append(done.unknown_target)
     if done.positions is not None and max_length > done.positions:
         notes.append(
             f"The target has {done.positions:,} positions, and SGLang does not start with --max-length {max_length:,}."

@@ -23,6 +23,7 @@ from eagletui.core.loaders import TORCHSPEC_CACHE
 from eagletui.core.loss_mask import run_lengths
 from eagletui.export.jsonl import export_jsonl
 from eagletui.export.limits import sglang_positions
+from eagletui.export.sglang_target import require_layers_as_meant, unknown_target_note
 from eagletui.export.token_file import Exported
 from eagletui.export.torchspec_config import LayerOutputs, TrainedOn, write_config
 from eagletui.export.trainer_target import target_if_known
@@ -60,6 +61,8 @@ class TorchSpecExport:
     command: str
     positions: int | None
     """Of the target, more than which SGLang does not start with; None: unknown."""
+    unknown_target: str | None
+    """What to look out for where the target is only named."""
 
 
 def export_torchspec(
@@ -81,10 +84,11 @@ def export_torchspec(
 
     Raises:
         RunError: there is nothing to export, or the folder cannot be written.
-        ModelError: the target is a folder whose config cannot be read.
+        ModelError: the target is a folder whose config cannot be read, or SGLang would take the layers for others.
     """
     out = out.absolute()
     checkpoint = _checkpoint(folder, Path(config.target_model_path))
+    require_layers_as_meant(checkpoint, layers, folder.argument)
     tokens = export_jsonl(folder, out, also=also, validation_apart=True)
     entries = out / CACHE_DIR / ENTRIES
     try:
@@ -108,7 +112,8 @@ def export_torchspec(
             stream.write(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
     except OSError as error:
         raise RunError(f"{out} cannot be written: {error.strerror or error}.") from error
-    return TorchSpecExport(tokens, places[tokens.file], key, command, sglang_positions(checkpoint))
+    unknown = unknown_target_note(checkpoint, layers)
+    return TorchSpecExport(tokens, places[tokens.file], key, command, sglang_positions(checkpoint), unknown)
 
 
 def layers_of(folder: RunFolder, model: Path) -> LayerOutputs | None:

@@ -30,6 +30,7 @@ from eagletui.export.feature_files import FileForm, FilePlan, SpecForgeFile, Spe
 from eagletui.export.feature_places import feature_places
 from eagletui.export.gathered import Gathered, gathered_rows, ids_digest
 from eagletui.export.limits import Limits, trainer_limits
+from eagletui.export.sglang_target import require_layers_as_meant, served_note
 from eagletui.export.trainer_folder import (
     JOURNAL,
     ExportedRow,
@@ -126,7 +127,7 @@ def export_for_trainer(folder: RunFolder, out: Path, asked: Asked) -> TrainerExp
     Raises:
         InputError: a flag does not fit, a package is missing, or the set does not fit on the disk.
         RunError: the run has nothing to export, or the folder is another one's.
-        ModelError: the target is not the one of the features.
+        ModelError: the target is not the one of the features, or the trainer's server would take its layers for others.
     """
     if asked.trainer == "speculators":
         if asked.validation_percent == 0:
@@ -140,6 +141,8 @@ def export_for_trainer(folder: RunFolder, out: Path, asked: Asked) -> TrainerExp
         with LedgerReader(folder.ledger_path) as reader:
             if asked.online:
                 target = target_to_run(folder, reader, asked.model)
+                if asked.trainer == "specforge":
+                    require_layers_as_meant(target.checkpoint, target.facts.layers_output, folder.argument)
             else:
                 computes = asked.trainer == "specforge"
                 target = target_of_features(folder, reader, asked.model, compute=computes)
@@ -373,6 +376,7 @@ def _told(
         split = one_sided(len(rows), validation_rows, folder.argument, computed=not asked.online) or split
     lengths = tuple(gathered.lengths())
     notes = training.notes(asked.trainer, target.name, target.checkpoint, online=asked.online)
+    served = served_note(target.checkpoint, target.facts.layers_output) if asked.trainer == "specforge" else None
     return TrainerExport(
         out=out,
         manifest=manifest,
@@ -385,5 +389,5 @@ def _told(
         by_text_changed=gathered.by_text_changed,
         coverage=vocabulary.coverage(gathered.counts),
         commands=tuple(commands),
-        notes=(*notes, *limits.notes(lengths), *(() if split is None else (split,))),
+        notes=(*notes, *limits.notes(lengths), *(note for note in (served, split) if note is not None)),
     )

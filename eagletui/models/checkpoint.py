@@ -37,6 +37,8 @@ class Checkpoint:
     """The decoder's config is part of a larger one; SpecForge looks for its sizes at the top."""
     text_config: dict[str, Any]
     """The config of the decoder, as stored."""
+    kind: str
+    """Its architecture, by which servers choose the class that runs it, else its model type; empty: it says neither."""
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
@@ -77,7 +79,14 @@ def read_checkpoint(path: Path) -> Checkpoint:
         has_index=(path / _INDEX).is_file(),
         is_nested=text is not config,
         text_config=text,
+        kind=_kind(config),
     )
+
+
+def _kind(config: dict[str, Any]) -> str:
+    architectures = config.get("architectures")
+    named = architectures[0] if isinstance(architectures, list) and architectures else config.get("model_type")
+    return str(named or "")
 
 
 def _named(keys: set[str], usual: str, tail: str) -> str:

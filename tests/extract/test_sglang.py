@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 import torch
 
+from eagletui.core.errors import InputError
 from eagletui.core.features import feature_layers
 from eagletui.extract.backends.refusals import Unusable
 from eagletui.extract.backends.served import ServedBackend
 from eagletui.extract.backends.sglang import SglangServer
+from eagletui.extract.engines import Order, open_backend
 from eagletui.extract.manifest import read_manifest
 from eagletui.extract.shards import IdsSample, ShardReader
 from eagletui.extract.verify import verify
@@ -101,6 +103,16 @@ def test_the_usual_layers_mean_the_same_to_every_model_class_and_others_are_refu
     assert shifted.captured() == [2, 3, 4, 7]
     with pytest.raises(Unusable, match="SGLang takes ids of a deepseek_v3 that do not begin with 1 for other layers"):
         _ask(tiny_models["llama"], serve(shifted), entering=(3, 4, 5))
+
+
+def test_no_command_is_printed_for_a_server_that_would_be_refused(tiny_models: dict[Kind, Path]) -> None:
+    kimi = tiny_models["kimi_k25"]
+    with pytest.raises(InputError, match="--return-aux-hidden-state-layer-ids 1 3 4 7"):
+        open_backend(Order(kimi, "sglang"), lambda *_: None)
+    with pytest.raises(Unusable, match=r"\[2, 3, 5, 7\] would be the streams that enter these layers.*--engine vllm"):
+        open_backend(Order(kimi, "sglang", layers=(3, 4, 6)), lambda *_: None)
+    with pytest.raises(InputError, match="--return-aux-hidden-state-layer-ids 2 3 5 7"):
+        open_backend(Order(tiny_models["llama"], "sglang", layers=(3, 4, 6)), lambda *_: None)
 
 
 def test_cached_tokens_another_type_another_model_and_too_many_tokens_are_named(

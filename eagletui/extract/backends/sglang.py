@@ -6,8 +6,8 @@ So slot 3 of a record, the last layer's output before the norm, can be had only 
 from models whose class keeps the stream behind its last layer (gpt-oss, Gemma 3, MiniMax M3, Nemotron H and others do;
 Llama, Qwen, DeepSeek and Kimi do not: SGLang stops at the first forward). Everything else is refused with that reason.
 
-The ids trap: most classes add 1 to the given layer ids; DeepSeek's and Kimi's add 1 only if the first id is 1. The ids
-asked for here begin with 1 where records have the usual layers, and then mean the same everywhere.
+The ids trap: see `core.sglang_layers`. The ids asked for here begin with 1 where records have the usual layers, and
+then mean the same everywhere.
 
 States travel as JSON numbers, about 10 bytes each and 32 in memory: `--engine vllm` is the fast way.
 """
@@ -20,6 +20,7 @@ import msgspec
 import torch
 
 from eagletui.core.features import AUX_LAYERS, SLOTS, FeatureLayers
+from eagletui.core.sglang_layers import misread_by_sglang
 from eagletui.core.text import clean_line
 from eagletui.extract.backends.http import ServerClient
 from eagletui.extract.backends.refusals import Unusable
@@ -28,9 +29,6 @@ from eagletui.models.facts import ModelFacts
 
 IN_FLIGHT: Final = 2
 """Requests at once: an answer takes some 30 bytes of memory a number."""
-
-_AFTER_FIRST_ONE: Final = ("deepseek", "kimi")
-"""Model types that shift the given ids only if the first is 1."""
 
 _NO_LAST: Final = (
     "Slot 3 of a record, the last layer's output before the final norm, cannot be had from it: {why} SGLang returns "
@@ -46,12 +44,26 @@ def layer_ids(layers: FeatureLayers) -> tuple[int, ...]:
 
 
 def start_command(facts: ModelFacts, layers: FeatureLayers) -> str:
-    """Return the command that starts a server for these records."""
+    """Return the command that starts a server for these records.
+
+    Raises:
+        Unusable: SGLang would take their layer ids for other layers.
+    """
+    _require_same_layers(facts.architecture, layers)
     parts = ["python", "-m", "sglang.launch_server", "--model-path", str(facts.path), "--dtype", facts.dtype]
     parts += ["--enable-return-aux-hidden-states", "--speculative-algorithm", "EAGLE3"]
     parts += ["--return-aux-hidden-state-layer-ids", *map(str, layer_ids(layers))]
     parts += ["--disable-radix-cache", "--chunked-prefill-size", "-1"]
     return shlex.join(parts)
+
+
+def _require_same_layers(kind: str, layers: FeatureLayers) -> None:
+    misread = misread_by_sglang(kind, layer_ids(layers))
+    if misread is not None:
+        raise Unusable(
+            f"{misread} Layer L cannot be named among them. Leave extract.layers at 2, L//2, L-3, or take "
+            "--engine vllm or --engine local."
+        )
 
 
 class SglangServer:
@@ -88,12 +100,7 @@ class SglangServer:
                 f"The server returns layers {list(ids)}, a record needs {list(layer_ids(self._layers))} (outputs, "
                 f"counted from 0). Start it with\n{self._command}"
             )
-        kind = model.model_type or ""
-        if ids[0] != 1 and kind.startswith(_AFTER_FIRST_ONE):
-            raise Unusable(
-                f"SGLang takes ids of a {clean_line(kind, 40)} that do not begin with 1 for other layers than those of "
-                "every other model, and layer L cannot be named among them. Leave extract.layers at 2, L//2, L-3."
-            )
+        _require_same_layers(clean_line(model.model_type or "", 40), self._layers)
         for is_on, what in (
             (not info.disable_radix_cache, "its radix cache"),
             ((info.chunked_prefill_size or -1) > 0, "chunked prefill"),
