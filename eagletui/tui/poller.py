@@ -16,7 +16,7 @@ from eagletui.ledger.rows import EventRow
 from eagletui.runs.folder import RunFolder
 from eagletui.tui.messages import RunRead, RunUnreadable
 from eagletui.tui.panels import spend_attention
-from eagletui.tui.run_view import EVENTS_KEPT, RunView
+from eagletui.tui.run_view import EVENTS_KEPT, RunView, own_attention, own_events, own_snapshot
 from eagletui.tui.standing import is_dead
 
 _ATTENTION = 200
@@ -80,24 +80,25 @@ class Poller:
         return view.snapshot.run.state not in FINISHED_RUNS and now - view.snapshot.at >= _RELOOK_S
 
     async def _read(self, now: float) -> RunView:
-        snapshot = await self._reader.snapshot()
+        argument = self._folder.argument
+        snapshot = own_snapshot(await self._reader.snapshot(), argument)
         old = self._view
         events: tuple[EventRow, ...] = () if old is None else old.events
         if old is None:
-            events = tuple(await self._reader.last_events(EVENTS_KEPT))
+            events = own_events(await self._reader.last_events(EVENTS_KEPT), argument)
         elif snapshot.last_event_id > old.snapshot.last_event_id:
             last_id = events[-1].id if events else 0
             if snapshot.last_event_id - last_id > EVENTS_KEPT:
-                events = tuple(await self._reader.last_events(EVENTS_KEPT))
+                events = own_events(await self._reader.last_events(EVENTS_KEPT), argument)
             else:
-                new = await self._reader.events(last_id, EVENTS_KEPT)
+                new = own_events(await self._reader.events(last_id, EVENTS_KEPT), argument)
                 events = (*events, *new)[-EVENTS_KEPT:]
         works = any(worker.alive for worker in snapshot.workers)
         end = now if works else snapshot.run.finished_at or now
         return RunView(
             folder=self._folder,
             snapshot=snapshot,
-            attention=(*spend_attention(snapshot), *await self._reader.attention(_ATTENTION)),
+            attention=own_attention((*spend_attention(snapshot), *await self._reader.attention(_ATTENTION)), argument),
             events=events,
             ticks=tuple(await self._reader.ticks(end - _TICKS_S)),
             free_bytes=_free_bytes(self._folder),

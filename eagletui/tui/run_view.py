@@ -1,7 +1,9 @@
 """What the screens of one run show at a time: one read of the ledger, kept until the next."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from eagletui.core.hints import for_run
 from eagletui.ledger.reader import Attention
 from eagletui.ledger.rows import EventRow, TickRow
 from eagletui.ledger.snapshot import Snapshot
@@ -44,3 +46,23 @@ class RunView:
     def looked_at(self, now: float) -> "RunView":
         """The same figures, known to be current."""
         return replace(self, read_at=now)
+
+
+def own_events(events: Iterable[EventRow], argument: str) -> tuple[EventRow, ...]:
+    """Name the run in the commands of events."""
+    return tuple(replace(event, message=for_run(event.message, argument)) for event in events)
+
+
+def own_attention(items: Iterable[Attention], argument: str) -> tuple[Attention, ...]:
+    """Name the run in the commands of what needs a person."""
+    return tuple(
+        replace(item, text=for_run(item.text, argument), action=for_run(item.action, argument)) for item in items
+    )
+
+
+def own_snapshot(snapshot: Snapshot, argument: str) -> Snapshot:
+    """Name the run in what there is to do about its pause."""
+    run = snapshot.run
+    if run.pause_detail is None:
+        return snapshot
+    return replace(snapshot, run=replace(run, pause_detail=for_run(run.pause_detail, argument)))

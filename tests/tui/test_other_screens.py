@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 from textual.color import Color
 
+from eagletui.ledger.rebuying import Quarantined
 from eagletui.tui.keys import APP_KEYS, VIEW_KEYS, View
 from eagletui.tui.screens.help import WORDS, help_lines
+from eagletui.tui.screens.quarantine_dialog import consequence
 from eagletui.tui.widgets.safe_text import SafeText
 from tests.tui.driving import NARROW, WIDE, Size, opened
 from tests.tui.factory import Built, busy_run, empty_run
@@ -30,6 +32,23 @@ async def test_spend_shows_the_books_and_every_endpoint(busy: Built, size: Size)
             assert "0.20/0.60" in row
             assert "1,219 tok   counted 1,285" in screens.line_with("billed out")
             assert "44   settled 38   void 2   unsettled 0" in screens.line_with("attempts")
+
+
+async def test_commands_in_what_the_ledger_says_name_the_run(busy: Built) -> None:
+    with busy.writer() as writer:
+        writer.set_run_state("paused", "check", "A check did not hold. Go on with `eagletui ctl RUN resume`.")
+        writer.event("warn", "engine", "paused", "Go on with `eagletui ctl RUN resume`.")
+        writer.finding("loop", "9 of 40 loop", endpoint="e", affected=9, examined=40, action="`ctl RUN quarantine e`")
+    async with opened(busy) as screens:
+        view = screens.app.view
+        assert view is not None
+        assert "`eagletui ctl b3-magicoder resume`" in (view.snapshot.run.pause_detail or "")
+        assert "`ctl b3-magicoder quarantine e`" in {item.action for item in view.attention}
+        await screens.press("5")
+        assert "Go on with `eagletui ctl b3-magicoder resume`." in screens.text
+        assert " RUN " not in screens.text
+    moved = Quarantined(3, 5, True, 7, 7)
+    assert "eagletui ctl ./b3 retry --suspect" in consequence(moved, "./b3")
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from eagletui.core.text import clean_line
 from eagletui.ledger.rows import EventRow, Level
 from eagletui.tui import background, figures
 from eagletui.tui.keys import View, bindings
-from eagletui.tui.run_view import RunView
+from eagletui.tui.run_view import RunView, own_events
 from eagletui.tui.sample_order import SampleOrder
 from eagletui.tui.screens.clip import copy_text, save_text
 from eagletui.tui.screens.frame import FramedScreen
@@ -75,14 +75,19 @@ class LogScreen(FramedScreen):
         background.start(self, "read the log", self._read, group="log")
 
     async def _read(self) -> None:
-        self._events = await self.eagle.reader.last_events(_BATCH, self._levels())
+        self._events = await self._read_before(None)
         self._is_whole = len(self._events) < _BATCH
         self._show()
+
+    async def _read_before(self, event_id: int | None) -> list[EventRow]:
+        events = await self.eagle.reader.last_events(_BATCH, self._levels(), event_id)
+        folder = self.eagle.folder
+        return events if folder is None else list(own_events(events, folder.argument))
 
     async def _read_older(self) -> None:
         if self._is_whole or not self._events:
             return
-        older = await self.eagle.reader.last_events(_BATCH, self._levels(), self._events[0].id)
+        older = await self._read_before(self._events[0].id)
         self._is_whole = len(older) < _BATCH
         before = len(self._shown)
         self._events = [*older, *self._events]

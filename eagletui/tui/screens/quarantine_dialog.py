@@ -30,7 +30,9 @@ class QuarantineDialog(ModalScreen[float | None]):
         Binding("right,down", "app.focus_next", "Next", show=False),
     ]
 
-    def __init__(self, endpoint: str, first_at: float, now: float, price: Callable[[float], Quarantined]) -> None:
+    def __init__(
+        self, endpoint: str, first_at: float, now: float, price: Callable[[float], Quarantined], argument: str
+    ) -> None:
         """Ask.
 
         Args:
@@ -38,12 +40,14 @@ class QuarantineDialog(ModalScreen[float | None]):
             first_at: when the run began: the time that sets everything aside.
             now: Unix seconds.
             price: reads what a quarantine since a time moves; called off the event loop.
+            argument: names the run in commands.
         """
         super().__init__()
         self._endpoint = endpoint
         self._first_at = first_at
         self._now = now
         self._price = price
+        self._argument = argument
         self._since: float | None = None
 
     def compose(self) -> ComposeResult:
@@ -102,14 +106,14 @@ class QuarantineDialog(ModalScreen[float | None]):
             self._say((str(error), "$error"))
             return
         if since == self._since:
-            self._say(*consequence(moved))
+            self._say(*consequence(moved, self._argument))
 
     def _say(self, *lines: Piece) -> None:
         ascii_ = is_ascii(self.app)
         self.query_one("#consequence", SafeText).show(stacked([styled(line, ascii_=ascii_) for line in lines]))
 
 
-def consequence(moved: Quarantined) -> list[Piece]:
+def consequence(moved: Quarantined, argument: str) -> list[Piece]:
     """Say in a few lines what a quarantine moves and costs."""
     lines: list[Piece] = [
         "No new request goes to this endpoint.",
@@ -119,6 +123,6 @@ def consequence(moved: Quarantined) -> list[Piece]:
     if moved.samples and low is not None and high is not None:
         span = figures.usd(low) if low == high else f"{figures.usd(low)} to {figures.usd(high)}"
         lines.append(f"Buying them again elsewhere costs about {span}:")
-        lines.append("eagletui ctl RUN retry --suspect")
+        lines.append(f"eagletui ctl {argument} retry --suspect")
     lines.append("The same key undoes it.")
     return lines

@@ -196,7 +196,7 @@ class SpendScreen(FramedScreen):
         run = view.snapshot.run
         price = partial(_would_set_aside, folder.ledger_path, row.tag)
         first_at = run.started_at or run.created_at
-        self.app.push_screen(QuarantineDialog(row.tag, first_at, self.eagle.clock(), price), done)
+        self.app.push_screen(QuarantineDialog(row.tag, first_at, self.eagle.clock(), price, view.folder.argument), done)
 
     def _columns(self) -> tuple[Column[EndpointFigures], ...]:
         return (
