@@ -1,7 +1,8 @@
 """Workers on a Ray cluster: one actor a GPU, each with the model loaded, making whole shards.
 
-Only ids and a few figures travel through Ray; states go from the actor to the storage. The driver, which alone writes
-the ledger, hands out jobs and takes what comes back. An actor that fails is not asked again: after a lost node Ray
+Only ids and a few figures travel through Ray; states go from the actor to the storage. An actor publishes a shard and
+reads it back while it computes the next one, and no further: a death costs two. The driver, which alone writes the
+ledger, hands out jobs and takes what comes back. An actor that fails is not asked again: after a lost node Ray
 says that it is unavailable, not that it is dead, so an old attempt may still be under way and publish later, under a
 name that no row will point to.
 """
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import ray
+import torch
 from ray.exceptions import RayError, RayTaskError
 
 from eagletui.core.errors import EagleError, InputError, RunError
@@ -22,8 +24,9 @@ from eagletui.core.reports import Report
 from eagletui.core.text import clean_line
 from eagletui.extract.computing import Backend
 from eagletui.extract.engines import Order, open_backend
-from eagletui.extract.shard_job import ShardJob, ShardMade, make_shard
-from eagletui.extract.storage import open_storage
+from eagletui.extract.host_folders import HostFolders
+from eagletui.extract.shard_job import GrownShard, ShardJob, ShardMade, compute_shard, publish_shard
+from eagletui.extract.storage import growing_on_host, open_storage
 from eagletui.models.facts import ModelFacts
 
 MOST_STARTS: Final = 6
@@ -31,6 +34,10 @@ MOST_STARTS: Final = 6
 
 _GROW_EVERY: Final = 10
 """Rounds between two looks at how many workers the cluster could carry."""
+
+
+_AT_ONCE: Final = 2
+"""Calls that an actor works on: one shard is computed and one is published."""
 
 
 class Failure(NamedTuple):
@@ -73,15 +80,31 @@ class ShardMaker:
         self._told: list[tuple[str, str, str]] = []
         self._backend: Backend = open_backend(asked.order, lambda *said: self._told.append(said))
         self._storage = open_storage(asked.features, asked.storage)
+        self._host = HostFolders.of(asked.features, asked.storage)
+        self._grown: dict[int, GrownShard] = {}
+        self._threads = torch.get_num_threads()
 
     def ready(self) -> Ready:
         """Say what was loaded, and where; answered once it is."""
         where = f"{ray.util.get_node_ip_address()} on {self._backend.place}"
         return Ready(where, self._backend.facts, self._backend.layers)
 
-    def make(self, job: ShardJob) -> ShardMade:
-        """Make one shard."""
-        return make_shard(self._backend, job, self._asked.order.stored(self._backend.facts), self._storage)
+    def compute(self, job: ShardJob) -> None:
+        """Compute one shard; it may be called while another one is published, in another thread."""
+        torch.set_num_threads(self._threads)  # holds for the calling thread alone, which is not the one that loaded
+        stored = self._asked.order.stored(self._backend.facts)
+        self._host.sweep()  # each time: a worker that was killed just before this one started may have died since
+        place = growing_on_host(self._storage, self._host)
+        self._grown[job.number] = compute_shard(self._backend, job, stored, place)
+
+    def publish(self, number: int) -> ShardMade:
+        """Publish a computed shard and read it back."""
+        return publish_shard(self._grown.pop(number), self._storage)
+
+
+class _Task(NamedTuple):
+    job: ShardJob
+    reference: Any
 
 
 @dataclass(slots=True)
@@ -91,9 +114,27 @@ class _Worker:
     actor: Any
     starting: Any
     """Reference to its first answer; None once it came."""
-    job: ShardJob | None = None
-    result: Any = None
-    """Reference to the shard being made."""
+    computing: _Task | None = None
+    grown: ShardJob | None = None
+    """Computed while the one before is published; nothing more is computed until that is done."""
+    publishing: _Task | None = None
+    is_retired: bool = False
+    """Nothing more is asked of it; what is under way may end."""
+
+    @property
+    def is_free(self) -> bool:
+        """It takes a job."""
+        return not (self.is_retired or self.starting is not None or self.computing or self.grown)
+
+    @property
+    def tasks(self) -> tuple[_Task, ...]:
+        """What is under way."""
+        return tuple(task for task in (self.computing, self.publishing) if task is not None)
+
+    @property
+    def jobs(self) -> tuple[ShardJob, ...]:
+        """All that would be lost with it."""
+        return (*(task.job for task in self.tasks), *(() if self.grown is None else (self.grown,)))
 
 
 @dataclass(slots=True)
@@ -138,20 +179,11 @@ class RayPool:
         Raises:
             RunError: no worker could be started.
         """
-        exhausted = False
         while True:
             self._grow()
-            for worker in self._workers:
-                if not go_on() or worker.starting is not None or worker.job is not None:
-                    continue
-                job = next_job()
-                if job is None:
-                    exhausted = True
-                    break
-                exhausted = False
-                worker.job, worker.result = job, worker.actor.make.remote(job)
-            busy = {worker.result: worker for worker in self._workers if worker.job is not None}
-            if not busy and (exhausted or not go_on()):
+            is_out = self._hand_out(next_job, go_on)
+            busy = {task.reference: worker for worker in self._workers for task in worker.tasks}
+            if not busy and is_out:
                 return
             starting = {worker.starting: worker for worker in self._workers if worker.starting is not None}
             done, _ = ray.wait([*busy, *starting], num_returns=1, timeout=poll_s) if busy or starting else ([], [])
@@ -160,8 +192,10 @@ class RayPool:
             for reference in done:
                 if reference in starting:
                     self._started(starting[reference])
-                else:
-                    yield self._take(busy[reference])
+                    continue
+                outcomes = self._ended(busy[reference], reference)
+                self._hand_out(next_job, go_on)  # before the caller takes its time with what came of the last job
+                yield from outcomes
 
     def close(self) -> None:
         """Let every worker go."""
@@ -169,12 +203,25 @@ class RayPool:
             self._drop(worker)
         self._workers.clear()
 
+    def _hand_out(self, next_job: Callable[[], ShardJob | None], go_on: Callable[[], bool]) -> bool:
+        """Give every worker that is free a job; True where there is none left, or none is to be begun."""
+        for worker in self._workers:
+            if not go_on():
+                return True
+            if worker.is_free:
+                job = next_job()
+                if job is None:
+                    return True
+                worker.computing = _Task(job, worker.actor.compute.remote(job))
+        return not go_on()
+
     def _grow(self) -> None:
         self._round += 1
         if self._workers and self._round % _GROW_EVERY:
             return
         for _ in range(self._slots() - len(self._workers)):
-            actor_class = ray.remote(num_gpus=self.asked.gpus, num_cpus=self.asked.cpus, max_restarts=0)(ShardMaker)
+            share = {"num_gpus": self.asked.gpus, "num_cpus": self.asked.cpus}
+            actor_class = ray.remote(**share, max_restarts=0, max_concurrency=_AT_ONCE)(ShardMaker)
             actor = actor_class.remote(self.asked)
             self._workers.append(_Worker(actor, actor.ready.remote()))
 
@@ -205,21 +252,37 @@ class RayPool:
         self.ready = self.ready or ready
         self.report("info", "worker_started", f"A worker is ready at {clean_line(ready.where, 80)}.")
 
-    def _take(self, worker: _Worker) -> ShardMade | Failure:
-        job, reference = worker.job, worker.result
-        assert job is not None
-        worker.job = worker.result = None
+    def _ended(self, worker: _Worker, reference: Any) -> list[ShardMade | Failure]:
+        """Take what a task of an actor gave, and let the actor go on with what waits for that."""
+        task = next(task for task in worker.tasks if task.reference == reference)
+        outcomes: list[ShardMade | Failure] = []
         try:
-            made: ShardMade = ray.get(reference)
+            made: ShardMade | None = ray.get(reference)
         except RayTaskError as error:
-            # Its own fault or the job's: a fresh one tells which.
-            self._retire(worker)
-            return Failure(job, _short(error), by_itself=True)
+            # Its own fault or the job's: a fresh one tells which. What else it has under way may succeed.
+            worker.is_retired = True
+            outcomes.append(Failure(task.job, _short(error), by_itself=True))
         except RayError as error:
+            lost = worker.jobs
             self._retire(worker)
-            self.report("warn", "worker_lost", f"A worker was lost with shard {job.number}: {_short(error)}")
-            return Failure(job, _short(error), by_itself=False)
-        return made
+            numbers = " and ".join(str(job.number) for job in lost)
+            self.report("warn", "worker_lost", f"A worker was lost with shard {numbers}: {_short(error)}")
+            return [Failure(job, _short(error), by_itself=False) for job in lost]
+        else:
+            if made is not None:
+                outcomes.append(made)
+            else:
+                worker.grown = task.job
+        if task is worker.computing:
+            worker.computing = None
+        else:
+            worker.publishing = None
+        if worker.publishing is None and worker.grown is not None:
+            worker.publishing = _Task(worker.grown, worker.actor.publish.remote(worker.grown.number))
+            worker.grown = None
+        if worker.is_retired and not worker.tasks:
+            self._retire(worker)
+        return outcomes
 
     def _retire(self, worker: _Worker) -> None:
         """Quarantine an actor: nothing more is asked of it, and the next look at the cluster starts another."""

@@ -8,13 +8,14 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Final, Protocol
 
 import xxhash
 
 from eagletui.core.features import shard_number
+from eagletui.extract.host_folders import HostFolders
 from eagletui.extract.shards import hash_file, remove_orphans, shard_files
 from eagletui.files.remote import Remote
 
@@ -74,26 +75,33 @@ def open_storage(features: Path, url: str | None) -> Storage:
 
 
 @contextmanager
-def growing_in(storage: Storage, features: Path | None) -> Iterator[Path]:
+def growing_in(storage: Storage, features: Path) -> Iterator[Path]:
     """Give the folder in which shards for a storage grow; one that is not the storage's own is empty and is removed.
 
     Args:
         storage: where they go.
-        features: the features folder, whose extractor lock the caller holds; None: of another machine.
+        features: the features folder, whose extractor lock the caller holds.
     """
     if storage.seals_into is not None:
         yield storage.seals_into
-    elif features is None:
-        with tempfile.TemporaryDirectory(prefix="eagletui-seal-") as folder:
-            yield Path(folder)
-    else:
-        unsent = features / UNSENT
-        shutil.rmtree(unsent, ignore_errors=True)  # a process that was killed left it
-        unsent.mkdir(mode=0o700, parents=True)
-        try:
-            yield unsent
-        finally:
-            shutil.rmtree(unsent, ignore_errors=True)
+        return
+    unsent = features / UNSENT
+    shutil.rmtree(unsent, ignore_errors=True)  # a process that was killed left it
+    unsent.mkdir(mode=0o700, parents=True)
+    try:
+        yield unsent
+    finally:
+        shutil.rmtree(unsent, ignore_errors=True)
+
+
+def growing_on_host(storage: Storage, host: HostFolders) -> AbstractContextManager[Path]:
+    """Give the folder in which one shard grows on a machine that may not be the run's; see `growing_in`.
+
+    Args:
+        storage: where it goes.
+        host: the run's folders on this machine.
+    """
+    return host.new() if storage.seals_into is None else nullcontext(storage.seals_into)
 
 
 def new_attempt(storage: Storage) -> str | None:
@@ -106,7 +114,7 @@ def publish_sealed(storage: Storage, folder: Path, path: str) -> None:
 
     Args:
         storage: takes it.
-        folder: where it grew, see `growing_in`.
+        folder: where it grew, see `growing_in` and `growing_on_host`.
         path: of the shard, relative to both.
 
     Raises:

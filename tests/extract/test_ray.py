@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 
+from eagletui.extract.host_folders import HostFolders
 from eagletui.extract.manifest import read_manifest
 from eagletui.extract.shards import ShardReader
 from eagletui.extract.storage import open_storage
@@ -113,7 +115,9 @@ def _extract_through_losses(folder: RunFolder, cluster: Any, *storage: str) -> N
 
 def _assert_like_local(folder: RunFolder, model: Path, tmp_path: Path) -> None:
     assert _committed(folder) == SHARDS
-    assert verify(folder.features_dir, model, compared=4).ok
+    # Of one sample: of more than a thousand tokens it is a fault that these are random ones, not the model's own.
+    verdict = verify(folder.features_dir, model, compared=1)
+    assert verdict.ok, [check for check in verdict.checks if not check.ok]
     local = _run(tmp_path / "local", model)
     assert _driver(local).wait(DEADLINE_S) == 0, (local.path / "driver.log").read_text()
     there, here = _states(folder), _states(local)
@@ -162,4 +166,8 @@ def test_the_same_with_shards_in_an_s3_bucket(
     folder = _run(tmp_path / "run", tiny_models["llama"])
     _extract_through_losses(folder, cluster, "--storage", bucket)
     assert not list(folder.features_dir.rglob("*.safetensors*"))
+    left = HostFolders.of(folder.features_dir.resolve(), bucket).prefix
+    assert not list(Path(tempfile.gettempdir()).glob(f"{left}*")), (
+        "killed workers' folders are removed by the next ones"
+    )
     _assert_like_local(folder, tiny_models["llama"], tmp_path)

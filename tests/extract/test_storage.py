@@ -1,5 +1,8 @@
 """Shards below a URL, and jobs that make them."""
 
+import os
+import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,9 +15,10 @@ from hypothesis import strategies as st
 from eagletui.core.errors import InputError, RunError
 from eagletui.core.features import Stored, shard_number, shard_path
 from eagletui.extract.computing import Computed
-from eagletui.extract.shard_job import ShardJob, ShardMade, make_shard, plan_jobs
+from eagletui.extract.host_folders import HostFolders
+from eagletui.extract.shard_job import GrownShard, ShardJob, ShardMade, compute_shard, plan_jobs, publish_shard
 from eagletui.extract.shards import IdsSample, SealedShard, ShardReader, hash_file
-from eagletui.extract.storage import FolderStorage, Storage, UrlStorage, open_storage
+from eagletui.extract.storage import FolderStorage, Storage, UrlStorage, growing_on_host, open_storage
 
 
 class MadeUp:
@@ -36,7 +40,14 @@ class MadeUp:
 
 def _make(storage: Storage, *numbers: int, refused: Sequence[str] = (), stored: Stored = "float32") -> ShardMade:
     samples = tuple(IdsSample(f"s{number}", (number, 2, 3), (0, 1, 1)) for number in numbers)
-    return make_shard(MadeUp(refused), ShardJob(7, samples), stored, storage)  # type: ignore[arg-type]
+    return publish_shard(_grow(storage, samples, refused=refused, stored=stored), storage)
+
+
+def _grow(
+    storage: Storage, samples: tuple[IdsSample, ...], *, refused: Sequence[str] = (), stored: Stored = "float32"
+) -> GrownShard:
+    place = growing_on_host(storage, HostFolders("eagletui-seal-test-"))
+    return compute_shard(MadeUp(refused), ShardJob(7, samples), stored, place)  # type: ignore[arg-type]
 
 
 def _shard(made: ShardMade) -> SealedShard:
@@ -79,6 +90,49 @@ def test_a_job_names_what_was_refused_and_leaves_no_file_where_all_of_it_was(sto
     assert (nothing.shard, nothing.read_back_xxh3, len(nothing.refused)) == (None, None, 1)
     assert len(storage.paths()) == 1
     assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_the_next_sample_is_computed_while_the_states_of_the_one_before_are_written(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on, waited = threading.Event(), []
+    write = os.pwrite
+
+    def slow(descriptor: int, content: memoryview, offset: int) -> int:
+        if offset:
+            waited.append(goes_on.wait(30.0))
+        return write(descriptor, content, offset)
+
+    class Watched(MadeUp):
+        def compute(self, samples: Sequence[IdsSample], go_on: Callable[[], bool]) -> Iterator[Computed]:
+            for number, computed in enumerate(super().compute(samples, go_on)):
+                if number:
+                    goes_on.set()
+                yield computed
+
+    monkeypatch.setattr(os, "pwrite", slow)
+    samples = tuple(IdsSample(f"s{number}", (number, 2, 3), (0, 1, 1)) for number in range(3))
+    place = growing_on_host(storage, HostFolders("eagletui-seal-test-"))
+    grown = compute_shard(Watched(), ShardJob(7, samples), "float32", place)  # type: ignore[arg-type]
+    assert all(waited), "the first block was written only after the second sample came"
+    assert _shard(publish_shard(grown, storage)).rows == 9
+
+
+def test_a_disk_that_fails_behind_the_computation_ends_the_job_and_leaves_no_file(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write = os.pwrite
+
+    def full(descriptor: int, content: memoryview, offset: int) -> int:
+        if offset:
+            raise OSError(28, "No space left on device")
+        return write(descriptor, content, offset)
+
+    monkeypatch.setattr(os, "pwrite", full)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(OSError, match="No space left"):
+        _make(storage, 1, 2)
+    assert not [*tmp_path.rglob("*.tmp"), *tmp_path.glob("eagletui-seal-*")]
 
 
 def test_what_is_no_shard_is_left_alone(tmp_path: Path) -> None:
