@@ -215,6 +215,8 @@ class SglangServing:
     layer_ids: tuple[int, ...] | None = (1, 3, 4, 7)
     """`--return-aux-hidden-state-layer-ids`; None takes the model's own three."""
     model_type: str = "gpt_oss"
+    convention: str = "eagle3"
+    """Named by `--speculative-algorithm`."""
     radix_cache: bool = False
     chunked_prefill_size: int = -1
     context_length: int = 4096
@@ -234,12 +236,19 @@ class SglangServing:
             {
                 "version": "0.5.23",
                 "enable_return_aux_hidden_states": self.aux,
+                "aux_hidden_state_capture": self.convention if self.aux else None,
                 "return_aux_hidden_state_layer_ids": None if self.layer_ids is None else list(self.layer_ids),
                 "disable_radix_cache": not self.radix_cache,
                 "chunked_prefill_size": self.chunked_prefill_size,
-                "context_length": self.context_length,
+                "context_length": None,
+                "max_req_input_len": self.max_req_input_len,
             }
         )
+
+    @property
+    def max_req_input_len(self) -> int:
+        """Tokens from which on the scheduler refuses a prompt (`validate_input_length`)."""
+        return self.context_length - 1 - 5
 
     async def _model(self, _request: web.Request) -> web.Response:
         return web.json_response({"model_path": "/models/tiny", "model_type": self.model_type})
@@ -257,6 +266,8 @@ class SglangServing:
         body = await request.json()
         ids: list[int] = body["input_ids"]
         assert body["sampling_params"] == {"max_new_tokens": 1, "temperature": 0.0}
+        if len(ids) >= self.max_req_input_len:
+            return web.json_response({"error": {"message": f"Input length ({len(ids)} tokens) exceeds"}}, status=400)
         forward = await asyncio.to_thread(self.model.run, ids)
         kept = [forward.streams[index] for index in self.captured()] if self.aux else [forward.normed]
         rows = torch.cat(kept, dim=1)[self.cached :].float().tolist()

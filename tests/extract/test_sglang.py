@@ -76,6 +76,7 @@ def test_four_streams_through_a_server_equal_a_plain_forward_and_verify(
             r"returns slots 0 to 2\. Slot 3 of a record, .* before the final norm, cannot be had",
         ),
         ({"layer_ids": (2, 4, 5, 7)}, r"returns layers \[2, 4, 5, 7\], a record needs \[1, 3, 4, 7\]"),
+        ({"convention": "dspark"}, "captures by the convention of dspark, a record needs eagle3's"),
         ({"radix_cache": True}, "runs with its radix cache"),
         ({"chunked_prefill_size": 8192}, "runs with chunked prefill"),
     ],
@@ -121,10 +122,11 @@ def test_cached_tokens_another_type_another_model_and_too_many_tokens_are_named(
     model = served_model(tiny_models["llama"])
     with pytest.raises(Unusable, match="Of 20 tokens 16 tokens came from a cache"):
         _ask(tiny_models["llama"], serve(SglangServing(model, cached=16)))
-    url = serve(SglangServing(model, context_length=30))
+    url = serve(SglangServing(model, context_length=36))
     with pytest.raises(Unusable, match="computes in another type than bfloat16"):
         _ask(tiny_models["llama"], url, dtype="bfloat16")
     assert _ask(tiny_models["llama"], url, length=30) == "30 tokens do not fit: the server takes 29."
+    assert _ask(tiny_models["llama"], url, length=29) is None
 
 
 def test_a_vllm_address_is_no_sglang(tmp_path: Path, tiny_models: dict[Kind, Path]) -> None:

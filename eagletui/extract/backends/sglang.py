@@ -27,6 +27,12 @@ from eagletui.extract.backends.refusals import Unusable
 from eagletui.extract.backends.served import Answer, Declined, Unanswered, require_record
 from eagletui.models.facts import ModelFacts
 
+CONVENTION: Final = "eagle3"
+"""What `--speculative-algorithm` has to name: model classes take layer ids by it, and DSPARK's streams are others."""
+
+KEPT_FREE: Final = 6
+"""A prompt of the context's length less this is too long: one token, and five of `max_req_input_len`, are kept."""
+
 IN_FLIGHT: Final = 2
 """Requests at once: an answer takes some 30 bytes of memory a number."""
 
@@ -83,7 +89,8 @@ class SglangServer:
         self._facts = facts
         self._layers = layers
         self._command = start_command(facts, layers)
-        self._longest: int | None = None
+        self._too_long: int | None = None
+        """Tokens from which on the server refuses a prompt; None: it does not tell."""
 
     def check(self) -> str:
         """Ask for the server's arguments: it tells all of them."""
@@ -92,8 +99,16 @@ class SglangServer:
         if info is None or model is None:
             raise Unusable(f"{self.url} has no /server_info: it is no SGLang. Start one with\n{self._command}")
         self.versions = {"sglang": info.version}
-        self._longest = info.context_length
+        context = info.context_length or self._facts.context
+        # Of a small key-value cache the server takes less than of its context.
+        self._too_long = info.max_req_input_len or (None if context is None else context - KEPT_FREE)
         self._require_streams(info)
+        if info.aux_hidden_state_capture != CONVENTION:
+            told = clean_line(info.aux_hidden_state_capture or "nothing", 40)
+            raise Unusable(
+                f"The server captures by the convention of {told}, a record needs {CONVENTION}'s, in which its layers "
+                f"are numbered. Start it with\n{self._command}"
+            )
         ids = tuple(info.return_aux_hidden_state_layer_ids or ())
         if ids != layer_ids(self._layers):
             raise Unusable(
@@ -103,7 +118,7 @@ class SglangServer:
         _require_same_layers(clean_line(model.model_type or "", 40), self._layers)
         for is_on, what in (
             (not info.disable_radix_cache, "its radix cache"),
-            ((info.chunked_prefill_size or -1) > 0, "chunked prefill"),
+            (info.chunked_prefill_size is None or info.chunked_prefill_size > 0, "chunked prefill"),
         ):
             if is_on:
                 raise Unusable(f"The server at {self.url} runs with {what}. Start it with\n{self._command}")
@@ -114,8 +129,8 @@ class SglangServer:
 
     def ask(self, token_ids: Sequence[int]) -> Answer:
         """Generate one token and take the prompt's states out of the answer."""
-        if self._longest is not None and len(token_ids) >= self._longest:
-            raise Declined(f"{len(token_ids)} tokens do not fit: the server takes {self._longest - 1}.")
+        if self._too_long is not None and len(token_ids) >= self._too_long:
+            raise Declined(f"{len(token_ids)} tokens do not fit: the server takes {self._too_long - 1}.")
         body = {
             "input_ids": list(token_ids),
             "sampling_params": {"max_new_tokens": 1, "temperature": 0.0},
@@ -179,10 +194,12 @@ class SglangServer:
 class _ServerInfo(msgspec.Struct):
     version: str
     enable_return_aux_hidden_states: bool = False
+    aux_hidden_state_capture: str | None = None
     return_aux_hidden_state_layer_ids: list[int] | None = None
     disable_radix_cache: bool = False
     chunked_prefill_size: int | None = None
     context_length: int | None = None
+    max_req_input_len: int | None = None
 
 
 class _ModelInfo(msgspec.Struct):
