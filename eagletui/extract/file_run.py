@@ -1,7 +1,7 @@
 """Extract features of a file of ids into a folder of its own."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from eagletui.extract.acknowledged import (
     AcknowledgedShard,
     Stream,
     forget_acknowledged,
+    is_removed,
     list_removed,
     read_acknowledged,
 )
@@ -181,13 +182,16 @@ def _extract(job: _Job, backend: Backend, stored: Stored) -> Extracted:
         list_removed(out, known, described)
         listed = _listed(out, manifest)
         missing = _missing(out, checked, listed, job.token_budget)
+        kept = {*(shard.path for shard in listed), *read_acknowledged(out)}
+        for shard in (shard for shard in known.values() if shard.path not in kept):
+            why = f"{shard.path} {_fault(out, shard)}; its {shard.samples} samples are computed again."
+            watching.report("error", "shard_lost", why)
         write_shard_list(out, listed)
         forget_acknowledged(out, read_acknowledged(out))
         remove_orphans(out, (shard.path for shard in listed))
         if find_manifest(out) is None:
             write_manifest(out, manifest)
-        used = (shard_number(path) or 0 for path in {*(shard.path for shard in listed), *read_acknowledged(out)})
-        first = 1 + max(used, default=-1)
+        first = 1 + max((shard_number(path) or 0 for path in kept), default=-1)
         hold: Callable[[], str | None] = lambda: None  # noqa: E731 - nothing to wait for
         if job.stream_ahead is not None:
             stream = Stream(out, job.stream_ahead, described)
@@ -239,20 +243,34 @@ def _room(job: _Job) -> DiskSpace:
 
 
 def _listed(out: Path, manifest: Manifest) -> tuple[ListedShard, ...]:
-    """List the committed shards, if what is there belongs to this job."""
+    """List the committed shards that are there whole, if what is there belongs to this job."""
     old = find_manifest(out)
     if old is None:
         return ()
     require_same(out, old, manifest)
     acknowledged = read_acknowledged(out)
-    return tuple(shard for shard in read_shard_list(out) if shard.path not in acknowledged)
+    return tuple(shard for shard in _whole(out) if shard.path not in acknowledged)
 
 
 def _listed_or_acknowledged(out: Path) -> list[ListedShard]:
     """List the shards that were sealed, whether or not a trainer has acknowledged them."""
     gone = read_acknowledged(out)
-    there = [shard for shard in read_shard_list(out) if shard.path not in gone]
+    there = [shard for shard in _whole(out) if shard.path not in gone]
     return there + [ListedShard(shard.path, len(shard.sample_ids), shard.rows, 0, "") for shard in gone.values()]
+
+
+def _whole(out: Path) -> Iterator[ListedShard]:
+    """Yield the listed shards without those that are lost."""
+    return (shard for shard in read_shard_list(out) if is_removed(out, shard.path) or _fault(out, shard) is None)
+
+
+def _fault(out: Path, shard: ListedShard) -> str | None:
+    """Say how the file of a shard is lost, a phrase; None where it has its size."""
+    try:
+        found = (out / shard.path).stat().st_size
+    except FileNotFoundError:
+        return "is gone"
+    return None if found == shard.bytes else f"has {found} bytes instead of {shard.bytes}"
 
 
 def _missing(out: Path, checked: IdsFile, listed: tuple[ListedShard, ...], token_budget: int | None) -> list[int]:

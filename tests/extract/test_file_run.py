@@ -1,4 +1,5 @@
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -112,6 +113,33 @@ def test_a_second_call_computes_only_what_is_missing(tmp_path: Path, tiny_models
     keys = [key for shard in read_shard_list(out) for key in ShardReader(out / shard.path).keys]
     assert sorted(keys) == [f"s{number}" for number in range(6)]
     assert sorted(file.name for file in (out / "shards").iterdir()) == [f"00000{n}.safetensors" for n in range(3)]
+
+
+def test_shards_that_are_gone_or_cut_are_named_and_their_samples_computed_again(
+    tmp_path: Path, tiny_models: dict[Kind, Path]
+) -> None:
+    ids = _write_ids(tmp_path / "ids.jsonl", random_samples((400,) * 6))
+    out = tmp_path / "out"
+    _extract_ids(ids, tiny_models["llama"], out, dtype="float32", shard_mib=1)
+    before = {key: states for shard in read_shard_list(out) for key, states in _states(out / shard.path).items()}
+    (out / "shards" / "000000.safetensors").unlink()
+    os.truncate(out / "shards" / "000001.safetensors", 5000)
+    said: list[tuple[str, str]] = []
+    again = _extract_ids(ids, tiny_models["llama"], out, dtype="float32", shard_mib=1, said=said)
+    assert (again.computed, again.samples, again.shards) == (4, 6, 3)
+    lost = sorted(message for kind, message in said if kind == "shard_lost")
+    assert [message.partition("; ")[0].partition(" instead")[0] for message in lost] == [
+        "shards/000000.safetensors is gone",
+        "shards/000001.safetensors has 5000 bytes",
+    ]
+    after = {key: states for shard in read_shard_list(out) for key, states in _states(out / shard.path).items()}
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[key], after[key]) for key in before)
+
+
+def _states(file: Path) -> dict[str, torch.Tensor]:
+    with ShardReader(file) as reader:
+        return {key: reader.record(position).hidden_states.clone() for position, key in enumerate(reader.keys)}
 
 
 def test_a_folder_made_in_another_way_is_not_added_to(tmp_path: Path, tiny_models: dict[Kind, Path]) -> None:
