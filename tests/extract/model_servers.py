@@ -9,7 +9,7 @@ import fcntl
 import os
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -90,6 +90,8 @@ class VllmServing:
     """One per completion, in the order they come: `missing`, `cut`, `nan`, `zeros`, `other ids`, `500`, or none."""
     write_after: threading.Event | None = None
     """States are written once it is set."""
+    certain_of: Callable[[int], bool] = lambda _tokens: False
+    """Whether it calls the next token of a prompt of so many all but certain."""
     lengths: list[int] = field(default_factory=list)
     """Tokens of each request."""
     at_once: int = 0
@@ -154,11 +156,12 @@ class VllmServing:
         tensors = self._states(ids, forward, fault)
         threading.Thread(target=self._write, args=(tensors, file, lock, fault), daemon=True).start()
         self.at_once -= 1
+        logprob = -0.001 if self.certain_of(len(ids)) else forward.next_logprob
         choice = {
             "index": 0,
             "text": "?",
             "finish_reason": "length",
-            "logprobs": {"tokens": ["?"], "token_logprobs": [forward.next_logprob], "top_logprobs": [{}]},
+            "logprobs": {"tokens": ["?"], "token_logprobs": [logprob], "top_logprobs": [{}]},
             "token_ids": [forward.next_id],
             "prompt_token_ids": ids,
         }

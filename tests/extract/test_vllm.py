@@ -29,6 +29,9 @@ from tests.tiny_models import Kind, random_samples, streams_of_transformers
 
 LENGTHS = (40, 7, 150, 33, 64)
 
+PROOF = 2 + 3
+"""Requests before the first record: one sample twice, and cuts of samples, until four answers are unsure."""
+
 Serve = Callable[[VllmServing], str]
 
 
@@ -113,10 +116,10 @@ def test_a_run_is_extracted_through_the_server_that_its_config_or_the_command_na
 def test_a_request_that_went_wrong_is_sent_again(
     tiny_models: dict[Kind, Path], serving: VllmServing, serve: Serve, fault: str
 ) -> None:
-    serving.faults = deque(["", "", "", fault])
+    serving.faults = deque([""] * PROOF + [fault])
     computed = _compute(_backend(tiny_models["llama"], serve(serving)), _samples(40, 7))
     assert [one.refusal for one in computed.values()] == [None, None]
-    assert serving.requests == 3 + 2 + 1
+    assert serving.requests == PROOF + 2 + 1
     assert list(serving.folder.iterdir()) == [], "what a failed attempt left lies in memory"
 
 
@@ -233,6 +236,25 @@ def test_streams_that_are_not_a_record_s_are_found_by_the_model_s_own_head(
         _compute(_backend(tiny_models["llama"], serve(serving), trust=True), _samples(*LENGTHS))
 
 
+def test_answers_that_are_certain_prove_nothing_and_cuts_inside_the_samples_are_asked_for_instead(
+    tiny_models: dict[Kind, Path], serving: VllmServing, serve: Serve
+) -> None:
+    serving.certain_of = LENGTHS.__contains__
+    with closing(_backend(tiny_models["llama"], serve(serving))) as backend:
+        list(backend.compute(_samples(*LENGTHS), lambda: True))
+        assert backend.choice.endswith("nats (4 answers)")
+        assert serving.lengths[:6] == [150, 150, 75, 32, 20, 17], "half of each answer, the longest first"
+
+
+def test_a_server_that_is_certain_of_every_token_is_not_called_proved(
+    tiny_models: dict[Kind, Path], serving: VllmServing, serve: Serve
+) -> None:
+    serving.certain_of = lambda _tokens: True
+    with closing(_backend(tiny_models["llama"], serve(serving))) as backend:
+        list(backend.compute(_samples(40, 7), lambda: True))
+        assert "the last slot is not proved: the server was all but certain of every next token" in backend.choice
+
+
 def test_a_server_that_does_not_tell_its_layers_is_refused_unless_it_is_trusted(
     tmp_path: Path, tiny_models: dict[Kind, Path], serving: VllmServing, serve: Serve
 ) -> None:
@@ -311,7 +333,7 @@ def test_a_server_that_fails_sample_after_sample_ends_the_extraction(
     with closing(_backend(tiny_models["llama"], serve(serving))) as backend:
         list(backend.compute(_samples(40), lambda: True))
         serving.faults = deque(["500"] * 100)
-        said = r"10 samples in a row got no states: 10 without a usable answer; of 13 asked for in all 3 got some. "
+        said = r"10 samples in a row got no states: 10 without a usable answer; of 16 asked for in all 6 got some. "
         with pytest.raises(Unusable, match=said + r"The last one, sample s9: The server answered 500"):
             list(backend.compute(_samples(*(9,) * 20), lambda: True))
 
@@ -325,7 +347,7 @@ def test_a_window_without_any_states_is_refused_and_the_next_one_is_proved_and_c
     done = _run_here(folder, Choices(follow=False, engine="vllm", server=serve(serving)))
     assert (done.progress.samples, done.progress.refused) == (2, 70)
     assert set(_stored(folder)) == {"s70", "s71"}
-    assert serving.requests == 3 + 2, "what does not fit is not asked for"
+    assert serving.requests == PROOF + 2, "what does not fit is not asked for"
 
 
 def test_failures_add_up_over_windows_and_end_the_extraction_with_counts_and_the_reason(
