@@ -59,8 +59,7 @@ def to_file(
     if form == "jsonl":
         notes, commands = _jsonl_notes(folder.argument, done), _prepare_commands(done, target, limit)
     else:
-        unknown = None if target is None else unknown_target_note(target.checkpoint, target.facts.layers_output)
-        notes, commands = [] if unknown is None else [unknown], [_parquet_command(out, done, target, limit)]
+        notes, commands = _parquet_notes(folder, done, target, limit), [_parquet_command(out, done, target, limit)]
     _print_file(folder.name, form, done, limits, {}, notes, commands, json_)
     return 0
 
@@ -193,6 +192,15 @@ def _jsonl_notes(argument: str, done: Exported) -> list[str]:
         f"export. eagletui export {argument} --to speculators --online prepares them and moves none.",
         f"eagletui export {argument} --to specforge --online --model PATH writes SpecForge's run config.",
     ]
+
+
+def _parquet_notes(folder: RunFolder, done: Exported, target: "ExportTarget | None", limit: int) -> list[str]:
+    from eagletui.export.limits import refused_note, sglang_positions
+
+    checkpoint = None if target is None else target.checkpoint
+    refused = refused_note(TORCHSPEC_PARQUET, done.lengths, limit, sglang_positions(checkpoint), folder.ledger_path)
+    unknown = None if target is None else unknown_target_note(checkpoint, target.facts.layers_output)
+    return [note for note in (refused, unknown) if note is not None]
 
 
 def print_commands(commands: Sequence[str]) -> None:

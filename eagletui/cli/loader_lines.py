@@ -19,6 +19,11 @@ def effect_line(rule: LoaderRule, lengths: Sequence[SampleLength], max_length: i
         served: tokens of the longest sample that the trainer's server takes; None: any.
     """
     effect = loader_effect(rule, lengths, max_length, served)
+    if rule.refuses_long and effect.refused:
+        return (
+            f"its loader ({rule.version}) would refuse the file at {max_length:,} tokens: {effect.refused:,} of "
+            f"{effect.samples:,} samples are longer"
+        )
     line = (
         f"its loader ({rule.version}) would change {effect.changed:,} of {effect.samples:,} samples at "
         f"{max_length:,} tokens{_parts(effect)}"
@@ -77,10 +82,16 @@ def _figures(effect: LoaderEffect) -> dict[str, int]:
         "retokenized": effect.retokenized,
         "truncated": effect.truncated,
         "dropped": effect.dropped,
+        "refused": effect.refused,
     }
 
 
 def _parts(effect: LoaderEffect) -> str:
-    named = {"re-tokenized": effect.retokenized, "truncated": effect.truncated, "dropped": effect.dropped}
+    named = {
+        "re-tokenized": effect.retokenized,
+        "truncated": effect.truncated,
+        "dropped": effect.dropped,
+        "refused": effect.refused,
+    }
     parts = [f"{count:,} {name}" for name, count in named.items() if count]
     return f" ({', '.join(parts)})" if parts else ""

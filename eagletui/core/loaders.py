@@ -30,7 +30,7 @@ class LoaderRule:
     shifts: bool = False
     """The first position is taken off before the cut, with its loss."""
     refuses_long: bool = False
-    """One sample over the limit stops the loader; others cut it."""
+    """One sample over the limit, and the loader refuses the whole file; others cut it."""
 
 
 SPECFORGE_ONLINE: Final = LoaderRule("specforge", "0.2.0", 2048, context_beyond=7)
@@ -55,7 +55,8 @@ TORCHSPEC_CACHE: Final = LoaderRule("torchspec", "09aa71b1", 8192, headroom=7)
 slot for a generated token and six for itself (SpecForge's SGLANG_CAPTURE_CONTEXT_HEADROOM)."""
 
 TORCHSPEC_PARQUET: Final = LoaderRule("torchspec", "601a44cf", 8192, headroom=7, refuses_long=True)
-"""From this commit on, Parquet with ids and masks is read without rendering; a row over the limit is an error."""
+"""From this commit on, Parquet with ids and masks is read without rendering; one row over the limit, and the file is
+refused. Of a row within it SGLang cuts what lies in the last seven slots, as for the cache."""
 
 
 class SampleLength(NamedTuple):
@@ -73,16 +74,18 @@ class LoaderEffect:
     max_length: int
     samples: int
     truncated: int
-    """Cut, with some loss left."""
+    """Cut, by the loader or its server, with some loss left."""
     dropped: int
-    """Left without any loss, or refused."""
+    """Left without any loss."""
+    refused: int = 0
+    """The trainer's server refuses them; or the loader does, and with them the whole file (`refuses_long`)."""
     retokenized: int = 0
     """Samples whose ids would be others: none, where ids are what is handed over."""
 
     @property
     def changed(self) -> int:
         """Samples that would not be trained on as they are."""
-        return self.truncated + self.dropped + self.retokenized
+        return self.truncated + self.dropped + self.refused + self.retokenized
 
 
 def loader_effect(
@@ -97,18 +100,18 @@ def loader_effect(
         served: tokens of the longest sample that the trainer's server takes whole; None: any.
     """
     limit = max_length - rule.headroom + (1 if rule.shifts else 0)
-    samples = truncated = dropped = 0
+    samples = truncated = dropped = refused = 0
     for prompt, output in lengths:
         samples += 1
-        kept = min(prompt + output, limit)
-        with_loss = kept - max(prompt, 1 if rule.shifts else 0) - (1 if rule.drops_last_loss else 0)
-        is_long = prompt + output > limit
-        is_refused = served is not None and prompt + output > served
-        if with_loss < 1 or is_refused or (is_long and rule.refuses_long):
+        tokens = prompt + output
+        with_loss = min(tokens, limit) - max(prompt, 1 if rule.shifts else 0) - (1 if rule.drops_last_loss else 0)
+        if (served is not None and tokens > served) or (rule.refuses_long and tokens > max_length):
+            refused += 1
+        elif with_loss < 1:
             dropped += 1
-        elif is_long:
+        elif tokens > limit:
             truncated += 1
-    return LoaderEffect(max_length, samples, truncated, dropped)
+    return LoaderEffect(max_length, samples, truncated, dropped, refused)
 
 
 def largest_limit(rule: LoaderRule, context: int | None) -> int | None:

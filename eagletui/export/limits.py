@@ -1,11 +1,21 @@
 """Which limit of tokens a trainer is started with, and which context its server: the target has room for no more."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from eagletui.core.context import served_length, stated_context, vllm_context
-from eagletui.core.loaders import SPECULATORS_ONLINE, LoaderRule, SampleLength, fitting_length, largest_limit
+from eagletui.core.loaders import (
+    SPECULATORS_ONLINE,
+    LoaderRule,
+    SampleLength,
+    fitting_length,
+    largest_limit,
+    loader_effect,
+)
 
 if TYPE_CHECKING:
     from eagletui.models.checkpoint import Checkpoint
@@ -42,6 +52,36 @@ class Limits:
                 "of this target: it refuses each, and speculators ends after 20 refusals in a row."
             )
         return tuple(found)
+
+
+def refused_note(
+    rule: LoaderRule, lengths: Sequence[SampleLength], max_length: int, context: int | None, ledger: Path
+) -> str | None:
+    """Say what to do about a file that a loader refuses for its longest rows; None where it takes all of it.
+
+    Args:
+        rule: the loader's.
+        lengths: of every sample.
+        max_length: the limit of tokens in the command.
+        context: positions of the target; None: unknown.
+        ledger: of the run.
+    """
+    refused = loader_effect(rule, lengths, max_length).refused if rule.refuses_long else 0
+    if not refused:
+        return None
+    rows = "row is" if refused == 1 else "rows are"
+    said = (
+        f"TorchSpec will not load this file: {refused:,} {rows} longer than {max_length:,} tokens, and it cuts none. "
+    )
+    fitting = fitting_length(rule, max(map(sum, lengths)))
+    if context is None or fitting <= context:
+        return f"{said}Export with --max-length {fitting}."
+    database = f"file:{quote(str(ledger.absolute()))}?mode=ro"
+    query = f"SELECT sample_key FROM v_samples WHERE prompt_tokens + output_tokens <= {max_length - rule.headroom}"
+    return (
+        f"{said}The target has no room for more: leave them out with --only fitting.txt, made by "
+        f"{shlex.join(['sqlite3', database, query])} > fitting.txt"
+    )
 
 
 def sglang_positions(checkpoint: "Checkpoint | None") -> int | None:

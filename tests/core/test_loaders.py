@@ -1,5 +1,6 @@
 import pytest
 
+from eagletui.cli.loader_lines import effect_line
 from eagletui.core.loaders import (
     SPECFORGE_OFFLINE,
     SPECFORGE_ONLINE,
@@ -32,7 +33,7 @@ LENGTHS = [SampleLength(4, 6), SampleLength(12, 3), SampleLength(3, 1)]
         (SPECFORGE_OFFLINE, 2048, 0, 1),  # the third's only sampled token is its last
         (TORCHSPEC_CACHE, 22, 0, 0),
         (TORCHSPEC_CACHE, 21, 1, 0),  # 21 - 7 slots of the server leave 14
-        (TORCHSPEC_PARQUET, 21, 0, 1),
+        (TORCHSPEC_PARQUET, 21, 1, 0),
     ],
 )
 def test_what_a_loader_changes_is_counted(rule: LoaderRule, max_length: int, truncated: int, dropped: int) -> None:
@@ -41,10 +42,19 @@ def test_what_a_loader_changes_is_counted(rule: LoaderRule, max_length: int, tru
     assert effect.changed == truncated + dropped
 
 
-def test_what_a_server_has_no_room_for_is_dropped_however_it_would_be_cut() -> None:
+def test_what_a_server_has_no_room_for_is_refused_however_it_would_be_cut() -> None:
     assert loader_effect(SPECULATORS_ONLINE, LENGTHS, 13, served=15).truncated == 1
-    assert loader_effect(SPECULATORS_ONLINE, LENGTHS, 13, served=14).dropped == 1
-    assert loader_effect(SPECULATORS_ONLINE, LENGTHS, 8192, served=9).dropped == 2
+    assert loader_effect(SPECULATORS_ONLINE, LENGTHS, 13, served=14).refused == 1
+    assert loader_effect(SPECULATORS_ONLINE, LENGTHS, 8192, served=9).refused == 2
+
+
+def test_a_row_that_stops_a_loader_is_not_counted_as_dropped_nor_one_that_its_server_cuts() -> None:
+    """SGLang keeps 7 of 1,024 slots: 1,017 tokens are whole, up to 1,024 are cut, and 1,500 stop TorchSpec."""
+    lengths = [SampleLength(300, total - 300) for total in (1017, 1020, 1024, 1500)]
+    effect = loader_effect(TORCHSPEC_PARQUET, lengths, 1024)
+    assert (effect.truncated, effect.dropped, effect.refused, effect.changed) == (2, 0, 1, 3)
+    said = effect_line(TORCHSPEC_PARQUET, lengths, 1024)
+    assert said == "its loader (601a44cf) would refuse the file at 1,024 tokens: 1 of 4 samples are longer"
 
 
 @pytest.mark.parametrize("longest", [15, 8185, 8192, 40_000])

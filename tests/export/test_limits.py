@@ -1,13 +1,22 @@
 """Limits in the commands for a target whose context is shorter than a trainer's own limit, or than a sample."""
 
 import json
+import shlex
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from eagletui.core.loaders import SPECFORGE_OFFLINE, SPECFORGE_ONLINE, SPECULATORS_ONLINE, SampleLength
-from eagletui.export.limits import Limits, trainer_limits
+from eagletui.core.loaders import (
+    SPECFORGE_OFFLINE,
+    SPECFORGE_ONLINE,
+    SPECULATORS_ONLINE,
+    TORCHSPEC_PARQUET,
+    SampleLength,
+)
+from eagletui.export.limits import Limits, refused_note, trainer_limits
 from eagletui.models.checkpoint import Checkpoint, read_checkpoint
 from tests.export.exported_run import ExportedRun, add_samples, export
 from tests.extract.small_run import create_run
@@ -55,6 +64,25 @@ def test_the_server_for_whole_rows_has_the_targets_positions_and_refused_rows_ar
     assert note.startswith("1 of 4 samples are longer than the 39 tokens that vLLM takes of this target")
     assert limits.notes(lengths[:3]) == ()
     assert trainer_limits(SPECULATORS_ONLINE, 33, 36, checkpoint, online=True) == Limits(33, 37)
+
+
+def test_a_file_that_torchspec_refuses_says_how_to_make_one_that_it_takes(made: ExportedRun) -> None:
+    lengths = [SampleLength(4, total - 4) for total in (12, 30, 36, 40)]
+    ledger = made.run.ledger_path
+    wider = refused_note(TORCHSPEC_PARQUET, lengths, 30, None, ledger)
+    assert wider == (
+        "TorchSpec will not load this file: 2 rows are longer than 30 tokens; it cuts none. "
+        "Export with --max-length 8192."
+    )
+    assert str(refused_note(TORCHSPEC_PARQUET, lengths, 30, 50, ledger)).endswith("Export with --max-length 50.")
+    said = refused_note(TORCHSPEC_PARQUET, lengths, 37, 37, ledger)
+    assert said is not None
+    assert "1 row is longer than 37 tokens" in said
+    _, database, query = shlex.split(said.partition("made by ")[2].partition(" > ")[0])
+    with closing(sqlite3.connect(database, uri=True)) as connection:
+        assert [key for (key,) in connection.execute(query)] == ["s0", "s1"]
+    assert refused_note(TORCHSPEC_PARQUET, lengths, 40, 40, ledger) is None
+    assert refused_note(SPECFORGE_ONLINE, lengths, 30, 30, ledger) is None
 
 
 def test_an_unknown_target_and_features_on_the_disk_know_no_positions(checkpoint: Checkpoint) -> None:
