@@ -174,7 +174,8 @@ def _export(folder: RunFolder, out: Path, asked: Asked, reader: LedgerReader, ta
             form = _form(asked, target)
             plan = plan_files(out, form, rows, places, target.facts.hidden_size)
         head = target_head.needed(asked.rule, target.checkpoint, online=asked.online)
-        needed = (0 if plan is None else plan.bytes) + (0 if head is None else target_head.head_bytes(head))
+        needed = 0 if plan is None else plan.bytes
+        needed += 0 if head is None else target_head.head_bytes(out, head, target.facts.xxh3)
         _require_room(parent, needed + _IDS_BYTES * gathered.census.tokens)
         if parent != out:
             out.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -98,6 +98,15 @@ def test_a_folder_of_another_head_is_rejected_with_file_tensor_found_and_expecte
     assert "target_head is missing" in check_head(out, checkpoint).detail
 
 
+def test_a_head_that_is_there_needs_no_room_again(
+    kimi: ExportedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    export(kimi, "specforge", tmp_path / "out")
+    head_bytes = (tmp_path / "out" / "target_head" / "model.safetensors").stat().st_size
+    monkeypatch.setattr("eagletui.extract.space.DiskSpace.free_bytes", lambda _space: head_bytes // 2)
+    assert export(kimi, "specforge", tmp_path / "out")["files_written"] == 0
+
+
 @pytest.mark.slow
 def test_another_export_of_the_same_target_leaves_the_head_and_an_interrupted_one_is_written_anew(
     kimi: ExportedRun, tmp_path: Path
