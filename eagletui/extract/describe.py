@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping
 from importlib.metadata import version
+from pathlib import Path
 from typing import Final
 
 from eagletui.core.features import FeatureLayers, Stored
@@ -24,6 +25,7 @@ def describe(
     tokenizer_hash: str | None = None,
     verdicts: tuple[str, ...] = (),
     versions: Mapping[str, str] | None = None,
+    source_path: Path | None = None,
     storage: str | None = None,
 ) -> Manifest:
     """Describe features made with a model.
@@ -39,6 +41,7 @@ def describe(
         tokenizer_hash: of the tokenizer that made the ids.
         verdicts: signed verdicts, one sentence each.
         versions: of what computes, by name, besides this program's libraries.
+        source_path: of the file of ids that they come from; None for a run.
         storage: URL below which the shards lie; None: in the folder.
     """
     return Manifest(
@@ -63,5 +66,6 @@ def describe(
         created_at=time.time(),
         versions={**{name: version(name) for name in _LIBRARIES}, **(versions or {})},
         verdicts=verdicts,
+        source_path=None if source_path is None else str(source_path.resolve()),
         storage=storage,
     )

@@ -25,10 +25,12 @@ from eagletui.extract.engines import Order, open_backend
 from eagletui.extract.gather import Gatherer, Progress
 from eagletui.extract.ids_file import IdsFile, check_ids_file
 from eagletui.extract.manifest import (
+    SHARD_LIST,
     ListedShard,
     Manifest,
     add_to_shard_list,
     find_manifest,
+    first_difference,
     read_manifest,
     read_shard_list,
     require_same,
@@ -39,6 +41,7 @@ from eagletui.extract.open_shard import ShardKind
 from eagletui.extract.preflight import Need, foresee, require_room
 from eagletui.extract.shard_writer import ShardWriter
 from eagletui.extract.shards import SealedShard, ShardReader, orphan_bytes, remove_orphans
+from eagletui.extract.source_file import describe_source
 from eagletui.extract.space import DiskSpace
 from eagletui.ledger.locks import RoleLock
 
@@ -148,8 +151,15 @@ def _extract(job: _Job, backend: Backend, stored: Stored) -> Extracted:
     facts = backend.facts
     if checked.max_id >= facts.vocab_size:
         checked = check_ids_file(checked.path, facts.vocab_size)
-    source = f"file {checked.path.name} sha256 {checked.sha256}"
-    manifest = describe(facts, backend.layers, stored, source=source, capture="undecided", versions=backend.versions)
+    manifest = describe(
+        facts,
+        backend.layers,
+        stored,
+        source=describe_source(checked),
+        source_path=checked.path,
+        capture="undecided",
+        versions=backend.versions,
+    )
     missing = _missing(out, checked, _listed(out, manifest), job.token_budget)
     rows = sum(checked.lengths[index] for index in missing)
     capacity = rows_per_shard(job.shard_mib, facts.hidden_size, stored)
@@ -162,7 +172,7 @@ def _extract(job: _Job, backend: Backend, stored: Stored) -> Extracted:
     known: dict[str, ListedShard] = {}
 
     def described(path: str) -> AcknowledgedShard:
-        return AcknowledgedShard(path, known[path].rows, tuple(_keys(out, known[path])))
+        return AcknowledgedShard(path, known[path].rows, _keys(out, known[path]))
 
     def commit(shard: SealedShard) -> None:
         if read_manifest(out).capture != backend.choice:
@@ -292,9 +302,22 @@ def _missing(out: Path, checked: IdsFile, listed: tuple[ListedShard, ...], token
     return [index for index in everything if not candidates[index].is_there]
 
 
-def _keys(out: Path, shard: ListedShard) -> Sequence[str]:
-    """Return the samples of a committed shard; lists of earlier versions did not tell them."""
-    if shard.sample_ids:
-        return shard.sample_ids
-    with ShardReader(out / shard.path) as reader:
-        return reader.keys
+def _keys(out: Path, shard: ListedShard) -> tuple[str, ...]:
+    """Return the samples of a committed shard, as its own header tells them.
+
+    Raises:
+        RunError: the list tells others: what would be computed again is not known.
+    """
+    try:
+        with ShardReader(out / shard.path) as reader:
+            held = tuple(reader.keys)
+    except RunError:
+        if is_removed(out, shard.path):
+            return shard.sample_ids
+        raise
+    if shard.sample_ids != held:
+        raise RunError(
+            f"{out / SHARD_LIST}: the sample_ids of {shard.path} are not those that the shard holds: "
+            f"{first_difference(shard.sample_ids, held)}. Restore the list, or move that folder away."
+        )
+    return held

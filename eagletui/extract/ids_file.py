@@ -134,6 +134,8 @@ def _parse(path: str, number: int, line: bytes, vocab_size: int | None) -> IdsSa
         return problem("loss_mask", f"{len(second)} numbers", f"{len(first)}, as many as input_ids")
     if not {0, 1}.issuperset(second):
         return problem("loss_mask", _shown(next(n for n in second if n not in (0, 1))), "0 or 1")
+    if not any(second):
+        return problem("loss_mask", f"{len(second)} zeros", "at least one 1: a token to train on")
     return IdsSample(str(key), tuple(first), tuple(second), dataset=named)
 
 

@@ -6,8 +6,9 @@ the truth.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -15,6 +16,7 @@ import msgspec
 
 from eagletui.core.errors import Problem, RunError
 from eagletui.core.features import SHARD_PATTERN, DType, FeatureLayers, Stored, are_layers
+from eagletui.core.text import clean_line
 from eagletui.files.appending import append_line, whole_lines
 from eagletui.files.decoding import decode
 from eagletui.files.replacement import replace_text
@@ -83,6 +85,8 @@ class Manifest:
     """Of the libraries that computed."""
     verdicts: tuple[str, ...] = ()
     """Signed verdicts, one sentence each."""
+    source_path: str | None = None
+    """Where that file was; None for features of a run."""
     storage: str | None = None
     """URL below which the shards lie; None: in this folder."""
     format: str = FORMAT
@@ -91,6 +95,13 @@ class Manifest:
     def layers(self) -> FeatureLayers:
         """The streams of a record."""
         return FeatureLayers(self.num_layers, self.layers_entering)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stated:
+    """Read first: fields of another format may be others."""
+
+    format: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +148,9 @@ def find_manifest(folder: Path) -> Manifest | None:
         return None
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror}.") from error
-    stated = decode(path, content, dict[str, Any])
-    if stated.get("format") != FORMAT:
-        raise RunError(f"{path} has format {stated.get('format')!r}, expected {FORMAT!r}.")
+    stated = decode(path, content, _Stated)
+    if stated.format != FORMAT:
+        raise RunError(f"{path} has format {stated.format!r}, expected {FORMAT!r}.")
     manifest = decode(path, content, Manifest)
     if not are_layers(manifest.num_layers, manifest.layers_entering):
         expected = f"three growing numbers from 1 to {manifest.num_layers - 1}, the layers below num_layers"
@@ -184,6 +195,16 @@ def read_shard_list(folder: Path) -> tuple[ListedShard, ...]:
     """
     path = folder / SHARD_LIST
     return tuple(decode(path, line, ListedShard, number) for number, line in enumerate(whole_lines(path), 1))
+
+
+def first_difference(listed: Sequence[str], held: Sequence[str]) -> str:
+    """Say where a list of samples and those of a shard differ first, a phrase."""
+    for number, (said, found) in enumerate(zip_longest(listed, held)):
+        if said != found:
+            return (
+                f"sample {number} is {clean_line(repr(said), 80)} there and {clean_line(repr(found), 80)} in the shard"
+            )
+    return "they are the same"
 
 
 def _line(shard: ListedShard) -> str:

@@ -171,7 +171,8 @@ class ShardReader:
             self.keys: Sequence[str] = json.loads(metadata.get("sample_ids", "null"))
         except (OSError, SafetensorError, ValueError) as error:
             raise RunError(f"{file} cannot be read: {error}") from error
-        if names - {fp8.SCALES} != set(TENSORS) or not isinstance(self.keys, list):
+        are_keys = isinstance(self.keys, list) and all(isinstance(key, str) for key in self.keys)
+        if names - {fp8.SCALES} != set(TENSORS) or not are_keys:
             raise RunError(
                 f"{file} is not a shard: it holds {sorted(names)}, expected {sorted(TENSORS)} and sample_ids."
             )

@@ -13,8 +13,16 @@ from eagletui.core.features import sampled_mask
 from eagletui.extract import widened
 from eagletui.extract.acknowledged import gone_shards
 from eagletui.extract.checks import Check, Comparing, Faults, Verdict, judge, spread_over, worth_comparing
-from eagletui.extract.manifest import ListedShard, Manifest, read_manifest, read_shard_list
+from eagletui.extract.manifest import (
+    SHARD_LIST,
+    ListedShard,
+    Manifest,
+    first_difference,
+    read_manifest,
+    read_shard_list,
+)
 from eagletui.extract.shards import Record, ShardReader, hash_file
+from eagletui.extract.source_file import SourceFile, find_source
 from eagletui.extract.storage import open_storage
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_features import FeaturesReader, StoredFeature
@@ -22,6 +30,8 @@ from eagletui.ledger.rows import RunRow
 from eagletui.models.load import TargetModel, load_target
 
 _SEED: Final = 7
+
+_UNHELD: Final = "ids were held to no other record of them"
 
 
 def features_folder(given: Path) -> Path:
@@ -72,7 +82,9 @@ def verify(
         gone = gone_shards(folder, (shard.path for shard in listed))
         listed = tuple(shard for shard in listed if shard.path not in gone)
         reading = _Reading(folder, manifest, comparing, gone)
-        if ledger.is_file():
+        if run is None:
+            reading.source = find_source(folder, manifest)
+        else:
             reading.ledger = stack.enter_context(FeaturesReader(ledger))
         total = sum(shard.samples for shard in listed)
         count = worth_comparing(total, len(listed)) if compared is None else min(compared, total)
@@ -101,6 +113,7 @@ class _Reading:
         self.manifest = manifest
         self.storage = open_storage(folder, manifest.storage)
         self.ledger: FeaturesReader | None = None
+        self.source: SourceFile | str | None = None
         self.comparing = comparing
         self.seen: Counter[str] = Counter()
         self.gone = gone
@@ -112,6 +125,7 @@ class _Reading:
         self._ids = Faults("ids", "ids lie in the vocabulary, masks are 0 or 1, no sample is there twice")
         self._values = Faults("values", "all states are finite and no row is zero")
         self._ledger = Faults("ledger", "ids and masks are those of the ledger")
+        self._source = Faults("source", "")
         self._stale = Faults("stale", "no sample has got other ids since", level="warn")
 
     def read(self, shard: ListedShard, picked: set[int]) -> None:
@@ -134,6 +148,8 @@ class _Reading:
                 self._check_ids(record, shard.path)
                 if expected is not None:
                     self._check_recorded(record, expected)
+                if isinstance(self.source, SourceFile):
+                    self._check_source(record, self.source)
                 is_finite = self._check_values(record, shard.path)
                 if is_finite and position in picked and self.comparing is not None:
                     self.comparing.add(record)
@@ -154,7 +170,13 @@ class _Reading:
             yield self._stale.check()
         elif self.manifest.source.startswith("run "):
             where = f"no ledger of {self.manifest.source} lies beside this folder"
-            yield Check("ledger", False, "warn", f"{where}: ids were held to no other record of them")
+            yield Check("ledger", False, "warn", f"{where}: {_UNHELD}")
+        if isinstance(self.source, SourceFile):
+            of = f"{len(self.seen)} of its {len(self.source)} samples"
+            self._source.fine = f"ids and masks of {of} are those of {self.source.path}"
+            yield self._source.check()
+        elif self.source is not None:
+            yield Check("source", False, "warn", f"{self.source}: {_UNHELD}")
 
     def _open(self, shard: ListedShard, file: Path, size: int) -> ShardReader | None:
         if size != shard.bytes:
@@ -174,6 +196,9 @@ class _Reading:
         if (len(reader.keys), reader.rows) != (shard.samples, shard.rows):
             here = f"{len(reader.keys)} samples of {reader.rows} tokens"
             self._layout.add(f"{shard.path} holds {here}, not {shard.samples} of {shard.rows}")
+        if shard.sample_ids and shard.sample_ids != tuple(reader.keys):
+            differing = first_difference(shard.sample_ids, reader.keys)
+            self._layout.add(f"{SHARD_LIST} has other sample_ids than {shard.path}: {differing}")
         return reader
 
     def _wanted(self, shard: ListedShard, reader: ShardReader) -> Iterator[tuple[int, StoredFeature | None]]:
@@ -189,8 +214,9 @@ class _Reading:
 
     def _check_ids(self, record: Record, path: str) -> None:
         ids, mask = record.token_ids, record.loss_mask
-        if ids.dtype != torch.int64 or mask.dtype != torch.int64:
-            self._layout.add(f"{record.key} in {path} has ids of {ids.dtype}, expected int64")
+        for name, tensor in (("ids", ids), ("a mask", mask)):
+            if tensor.dtype != torch.int64:
+                self._layout.add(f"{record.key} in {path} has {name} of {tensor.dtype}, expected torch.int64")
         if int(ids.min()) < 0 or int(ids.max()) >= self.manifest.vocab_size:
             self._ids.add(f"{record.key} in {path} holds an id outside the vocabulary")
         if not bool(((mask == 0) | (mask == 1)).all()) or not bool(mask.any()):
@@ -209,6 +235,15 @@ class _Reading:
             self._ledger.add(f"{record.key} has other ids than the ledger")
         elif not same_mask:
             self._ledger.add(f"{record.key} has another mask than the ledger")
+
+    def _check_source(self, record: Record, source: SourceFile) -> None:
+        expected = source.sample(record.key)
+        if expected is None:
+            self._source.add(f"{record.key} is not in {source.path}")
+        elif record.token_ids.tolist() != list(expected.token_ids):
+            self._source.add(f"{record.key} has other ids than {source.path}")
+        elif record.loss_mask.tolist() != list(expected.loss_mask):
+            self._source.add(f"{record.key} has another mask than {source.path}")
 
     def _check_values(self, record: Record, path: str) -> bool:
         states = record.hidden_states

@@ -11,7 +11,7 @@ from eagletui.core.errors import InputError, LockedError, ModelError, RunError
 from eagletui.extract.engines import Order
 from eagletui.extract.file_run import Extracted, Watching, extract_file
 from eagletui.extract.ids_file import check_ids_file
-from eagletui.extract.manifest import read_manifest, read_shard_list
+from eagletui.extract.manifest import SHARD_LIST, read_manifest, read_shard_list
 from eagletui.extract.shards import ShardReader, hash_file
 from eagletui.extract.space import DiskSpace
 from eagletui.ledger.locks import RoleLock
@@ -142,6 +142,17 @@ def _states(file: Path) -> dict[str, torch.Tensor]:
         return {key: reader.record(position).hidden_states.clone() for position, key in enumerate(reader.keys)}
 
 
+def test_a_list_with_other_samples_than_its_shard_is_not_gone_on_from(
+    tmp_path: Path, tiny_models: dict[Kind, Path]
+) -> None:
+    _extract(tmp_path, tiny_models["llama"])
+    path = tmp_path / "out" / SHARD_LIST
+    path.write_text(path.read_text().replace('"s0"', '"zzz"'))
+    with pytest.raises(RunError, match=r"shards\.jsonl: .* sample 0 is 'zzz' there and 's0' in the shard"):
+        _extract(tmp_path, tiny_models["llama"])
+    assert "zzz" in path.read_text()
+
+
 def test_a_folder_made_in_another_way_is_not_added_to(tmp_path: Path, tiny_models: dict[Kind, Path]) -> None:
     _extract(tmp_path, tiny_models["llama"])
     with pytest.raises(RunError, match=r"made in another way: .*dtype is 'float32' there and 'bfloat16' now"):
@@ -179,6 +190,10 @@ def test_two_extractions_into_one_folder_do_not_meet(tmp_path: Path, tiny_models
         ('{"id": "a", "input_ids": [512], "loss_mask": [1]}', r":2: field input_ids\[0\]: found 512, .*below 512"),
         ('{"id": "a", "input_ids": [1, 2], "loss_mask": [1]}', r":2: field loss_mask: found 1 numbers, expected 2"),
         ('{"id": "a", "input_ids": [1], "loss_mask": [2]}', r":2: field loss_mask: found 2, expected 0 or 1"),
+        (
+            '{"id": "a", "input_ids": [1, 2], "loss_mask": [0, 0]}',
+            r":2: field loss_mask: found 2 zeros, expected at least",
+        ),
         ('{"id": "first", "input_ids": [1], "loss_mask": [1]}', r':2: field id: found "first", .*line 1 has it too'),
         ('{"id": "\\u001b[31m", "input_ids": "\\u001b[2J", "loss_mask": [1]}', r'field input_ids: found "'),
     ],
