@@ -121,7 +121,6 @@ def _print_file(
     commands: list[str],
     json_: bool,
 ) -> None:
-    validated = 0 if done.validation_file is None else done.validation_rows
     notes = [*notes, *_split_notes(done)]
     if json_:
         print_json(
@@ -134,8 +133,8 @@ def _print_file(
                 "sha256": done.sha256,
                 **census_object(done.census),
                 **extra,
-                "train_rows": done.census.samples - validated,
-                "validation_rows": validated,
+                "train_rows": done.census.samples - done.validation_rows,
+                "validation_rows": done.validation_rows,
                 "validation_file": None if done.validation_file is None else str(done.validation_file),
                 "notes": notes,
                 "loaders": [
@@ -163,14 +162,15 @@ def _print_file(
 
 
 def _rows(done: Exported) -> str:
-    if done.validation_file is None:
+    if not done.validation_rows:
         return f"{done.census.samples:,} to train on"
     split = split_text(done.census.samples, done.validation_rows)
-    return f"{split}, these in {done.validation_file.name} and the same ones in every export"
+    where = "last in the file" if done.validation_file is None else f"in {done.validation_file.name}"
+    return f"{split}, these {where} and the same ones in every export"
 
 
 def _split_notes(done: Exported) -> list[str]:
-    if done.validation_file is None:
+    if not done.is_split:
         return []
     unusual = unusual_split(done.census.samples, done.validation_rows, VALIDATION_PERCENT)
     return [] if unusual is None else [unusual]
@@ -181,10 +181,10 @@ def _jsonl_notes(argument: str, done: Exported) -> list[str]:
     # The trainer splits the rows itself, and one row it cannot split.
     alone = one_sided(1, 0, argument, computed=False) if done.census.samples == 1 else None
     notes = [] if alone is None else [alone]
-    if done.is_split and done.validation_rows:
+    if done.validation_rows:
         notes.append(
-            f"The last {done.validation_rows:,} rows are the same ones in every export, a tenth of the prompts: set "
-            "them apart yourself to validate on them. SpecForge and prepare-data train on the whole file."
+            f"The last {done.validation_rows:,} rows are the same ones in every export: set them apart yourself to "
+            "validate on them. SpecForge and prepare-data train on the whole file."
         )
     return [
         *notes,

@@ -58,7 +58,8 @@ def by_text_line(changed: int, samples: int, by_evidence: Mapping[str, int]) -> 
     """Say what handing over text would change at least; a template's own losses cannot be told without the trainer's.
 
     Args:
-        changed: samples whose proved ids are not those of their text.
+        changed: samples whose proved ids are not those of their text, as `status` and `inspect` count them: what a
+            cut in mid-character hides is in no text.
         samples: of the set.
         by_evidence: samples by why their ids are believed.
     """
@@ -66,7 +67,8 @@ def by_text_line(changed: int, samples: int, by_evidence: Mapping[str, int]) -> 
     rest = f"; {unproved:,} more cannot be told, their ids are not proved" if unproved else ""
     return (
         f"given text instead, a trainer would train on other ids in at least {changed:,} of {samples:,} samples{rest}. "
-        "What its chat template leaves out of an answer, reasoning for one, comes on top"
+        "What its chat template leaves out of an answer, reasoning for one, and what a cut in mid-character hides come "
+        "on top"
     )
 
 

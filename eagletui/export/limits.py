@@ -70,11 +70,10 @@ def refused_note(
     if not refused:
         return None
     rows = "row is" if refused == 1 else "rows are"
-    said = (
-        f"TorchSpec will not load this file: {refused:,} {rows} longer than {max_length:,} tokens, and it cuts none. "
-    )
-    fitting = fitting_length(rule, max(map(sum, lengths)))
-    if context is None or fitting <= context:
+    said = f"TorchSpec will not load this file: {refused:,} {rows} longer than {max_length:,} tokens; it cuts none. "
+    longest = max(map(sum, lengths))
+    fitting = fitting_length(rule, longest, context)
+    if fitting >= longest:
         return f"{said}Export with --max-length {fitting}."
     database = f"file:{quote(str(ledger.absolute()))}?mode=ro"
     query = f"SELECT sample_key FROM v_samples WHERE prompt_tokens + output_tokens <= {max_length - rule.headroom}"

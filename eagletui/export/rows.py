@@ -7,6 +7,7 @@ from typing import Final
 
 from eagletui.core.features import sampled_mask
 from eagletui.core.fidelity import CANARIES
+from eagletui.core.tokdiff import is_hidden_tail
 from eagletui.export.selection import Selection, unknown
 from eagletui.ledger.filters import SampleFilter
 from eagletui.ledger.reader import LedgerReader
@@ -41,7 +42,8 @@ class TrainingRow:
     prompt_tokens: int
     output_tokens: int
     resegmented_spans: int
-    """Places where the proved ids differ from re-encoding the text."""
+    """Places where the proved ids differ from re-encoding the text; as the ledger counts them, without a hidden tail,
+    which no text has."""
     tail_trimmed: bool
     """The token limit cut inside a character; the ids end before it."""
 
@@ -140,7 +142,7 @@ def _made(sample: SampleRow, tokens: StoredTokens, census: Census) -> Iterator[T
         endpoint=sample.endpoint,
         prompt_tokens=len(prompt),
         output_tokens=len(output),
-        resegmented_spans=len(tokens.spans),
+        resegmented_spans=sum(not is_hidden_tail(span, tokens.raw) for span in tokens.spans),
         tail_trimmed=tokens.tail_trimmed,
     )
     census.add(row)

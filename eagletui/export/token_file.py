@@ -36,7 +36,8 @@ class Exported:
     model_id: str
     """The target's name at the API."""
     by_text_changed: int
-    """Samples whose proved ids would be others if their text were given to a trainer."""
+    """Samples whose proved ids would be others if their text were given to a trainer; a hidden tail alone does not
+    count."""
     validation_rows: int
     """Last rows of the file, or those of the second one; none in a selection."""
     is_split: bool

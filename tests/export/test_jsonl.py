@@ -10,10 +10,15 @@ from eagletui.cli.app import main
 from eagletui.cli.loader_lines import by_text_line
 from eagletui.core.errors import RunError
 from eagletui.core.row_order import joins_validation
+from eagletui.core.tokdiff import Span
 from eagletui.export.held_out import validation_last
 from eagletui.export.jsonl import export_jsonl
 from eagletui.export.rows import TrainingRow
 from eagletui.export.selection import read_selection
+from eagletui.ledger.filters import SampleFilter
+from eagletui.ledger.orders import TokensResult
+from eagletui.ledger.reader import LedgerReader
+from eagletui.ledger.writer import LedgerWriter
 from eagletui.runs.folder import RunFolder
 from tests.extract.small_run import answer_samples, create_run
 from tests.tiny_models import save_tiny_model
@@ -114,13 +119,50 @@ def test_the_file_says_that_trainers_train_on_all_of_it_to_people_and_in_json(
     args = ("export", str(folder.path), "--to", "jsonl", "--out", str(tmp_path / "out"))
     assert _run(*args, "--json") == 0
     printed = json.loads(capsys.readouterr().out)
-    assert (printed["train_rows"], printed["validation_rows"], printed["validation_file"]) == (63, 0, None)
+    held_out = sum(joins_validation(line["id"], 10) for line in _lines(tmp_path / "out" / "train.jsonl"))
+    sides = (printed["train_rows"], printed["validation_rows"], printed["validation_file"])
+    assert sides == (63 - held_out, held_out, None)
+    assert json.loads(Path(printed["manifest"]).read_text())["validation_rows"] == held_out > 0
     assert any("prepare-data of speculators shuffles all rows together" in note for note in printed["notes"])
     assert any("SpecForge and prepare-data train on the whole file" in note for note in printed["notes"])
     assert _run(*args) == 0
     told = capsys.readouterr().out
-    assert "63 to train on" in told
+    share = (
+        f"{63 - held_out} to train on, {held_out} to validate on ({100 * held_out / 63:.1f} %), these last in the file"
+    )
+    assert share in told
     assert all(note in told for note in printed["notes"])
+
+
+def test_a_file_whose_tail_is_far_from_a_tenth_says_the_real_share(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    held_out = next(number for number in range(1, 100) if joins_validation(f"s{number}", 10))
+    run = create_run(tmp_path / "run", None)
+    answer_samples(run, [((1, 2), (3, 4))] * 2, first=held_out - 1)
+    assert _run("export", str(run.path), "--to", "jsonl", "--out", str(tmp_path / "out"), "--json") == 0
+    notes = json.loads(capsys.readouterr().out)["notes"]
+    assert any("1 of 2 rows, 50.0 %, are to validate on, and 10 % were asked" in note for note in notes)
+    assert not any("tenth" in note for note in notes)
+
+
+def test_a_hidden_tail_alone_is_no_other_id_in_the_ledger_and_in_an_export(tmp_path: Path) -> None:
+    """One sample differs inside its text, one only behind it, where a cut hides half a character."""
+    run = create_run(tmp_path / "run", None)
+    answer_samples(run, [((1, 2), (3, 4)), ((5,), (6, 7))])
+    inside, tail = Span(0, 2, (3,), (9,), "~"), Span(4, 1, (7,), (), "+")
+    with LedgerWriter(run.ledger_path) as writer, LedgerReader(run.ledger_path) as reader:
+        for key, spans in (("s0", (inside,)), ("s1", (tail,))):
+            detail = reader.sample(key)
+            assert detail is not None
+            assert detail.tokens is not None
+            prompt, output = (tuple(ids or ()) for ids in (detail.tokens.prompt_ids, detail.tokens.output_ids))
+            result = TokensResult(output, "text", "served", "usable", prompt_ids=prompt, spans=spans)
+            writer.store_tokens(detail.row.id, result)
+        in_ledger = sum(bool(row.spans) for row in reader.page(SampleFilter(), None, 9))
+    exported = export_jsonl(run, tmp_path / "out")
+    assert [line["resegmented_spans"] for line in _lines(exported.file)] == [1, 0]
+    assert exported.by_text_changed == in_ledger == 1
 
 
 def test_a_file_of_one_row_says_that_speculators_refuses_it_and_how_to_add_more(
@@ -222,7 +264,7 @@ def test_a_run_without_samples_says_so_and_writes_nothing(tmp_path: Path) -> Non
 def test_what_text_would_change_is_a_lower_bound_and_says_what_cannot_be_told() -> None:
     said = by_text_line(13, 200, {"served": 20, "streamed": 30, "counted": 140, "canonical": 8, "conflict": 2})
     assert "other ids in at least 13 of 200 samples; 150 more cannot be told, their ids are not proved." in said
-    assert said.endswith("What its chat template leaves out of an answer, reasoning for one, comes on top")
+    assert said.endswith("reasoning for one, and what a cut in mid-character hides come on top")
     assert "cannot be told" not in by_text_line(0, 5, {"served": 5})
 
 
