@@ -222,7 +222,7 @@ def write_files(
     with Replacement(out / JOURNAL) as stream:
         for row in done.values():
             stream.write(msgspec.json.encode(row) + b"\n")
-    _sweep(out, lambda name: name.startswith(_MOVING) or name.endswith(".tmp"))
+    _sweep(out)
     with closing(Journal(out)) as journal:
         for number, row in _moved(out, form, plan):
             done[number] = row
@@ -299,9 +299,9 @@ def _is_there(out: Path, file: FeatureFile) -> bool:
         return False
 
 
-def _sweep(out: Path, is_left_over: Callable[[str], bool]) -> None:
-    """Remove what an interrupted export left half done."""
+def _sweep(out: Path) -> None:
+    """Remove files that an interrupted export took out of the way: their rows are written again."""
     for root, _folders, names in os.walk(out):
         for name in names:
-            if is_left_over(name):
+            if name.startswith(_MOVING):
                 (Path(root) / name).unlink()

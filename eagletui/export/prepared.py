@@ -19,6 +19,7 @@ import torch
 from eagletui.core.draft_vocabulary import DraftVocabulary
 from eagletui.core.errors import InputError
 from eagletui.export.gathered import SampleIds
+from eagletui.export.trainer_folder import STAGING
 from eagletui.files.flushing import flush_file, flush_folder
 from eagletui.files.replacement import Replacement
 
@@ -58,7 +59,7 @@ def write_dataset(out: Path, samples: Iterable[SampleIds]) -> None:
     datasets.disable_progress_bars()
     numbers = datasets.List(datasets.Value("int64"))
     columns = datasets.Features({"input_ids": numbers, "loss_mask": numbers, "seq_len": datasets.Value("int64")})
-    with tempfile.TemporaryDirectory(dir=out, prefix=".staging-") as staging:
+    with tempfile.TemporaryDirectory(dir=out, prefix=STAGING) as staging:
         plain, saved = Path(staging) / "rows.arrow", Path(staging) / "saved"
         with ArrowWriter(features=columns, path=str(plain), writer_batch_size=_BATCH_ROWS) as writer:
             for sample in samples:

@@ -39,6 +39,7 @@ from eagletui.export.trainer_folder import (
     alone,
     find_trainer_manifest,
     read_rows,
+    remove_leftovers,
     require_same,
     write_rows,
     write_trainer_manifest,
@@ -158,6 +159,8 @@ def _export(folder: RunFolder, out: Path, asked: Asked, reader: LedgerReader, ta
         if parent == out:
             stack.enter_context(alone(out))
         earlier, before = _earlier(out)
+        if parent == out:
+            remove_leftovers(out)
         gathered = stack.enter_context(gathered_rows(reader, parent, also=asked.also, only=places))
         percent = _validation_percent(asked, earlier)
         placed = place_rows([row.placed for row in before], gathered.keys, percent, remove_gone=asked.remove_gone)

@@ -7,6 +7,8 @@ at neither. `journal.jsonl` exists only while files are written: an interrupted 
 
 import fcntl
 import os
+import re
+import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +28,12 @@ FORMAT: Final = "eagletui-trainer-1"
 MANIFEST: Final = "manifest.json"
 ROWS: Final = "rows.jsonl"
 JOURNAL: Final = "journal.jsonl"
+
+STAGING: Final = ".staging-"
+"""Begins the name of a folder in which a part of the export is made."""
+
+_HALF_WRITTEN: Final = re.compile(r"\A\..+\.\d+\.tmp\Z")
+"""What `Replacement` and the like call a file before it is whole."""
 
 _MUST_AGREE: Final = ("trainer", "route", "run", "served_model", "tokenizer_hash", "validation_percent")
 _MUST_AGREE_OF_TARGET: Final = ("num_layers", "hidden_size", "vocab_size", "layers_entering", "xxh3", "dtype", "stored")
@@ -201,6 +209,21 @@ def write_rows(folder: Path, rows: Iterable[ExportedRow]) -> None:
     with Replacement(folder / ROWS) as stream:
         for row in rows:
             stream.write(msgspec.json.encode(row) + b"\n")
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what killed exports left half written, which may be as large as all ids of the run.
+
+    Args:
+        folder: of an export, to which the caller alone writes.
+    """
+    for root, folders, names in os.walk(folder):
+        for name in names:
+            if _HALF_WRITTEN.match(name):
+                (Path(root) / name).unlink()
+        for name in [name for name in folders if name.startswith(STAGING)]:
+            folders.remove(name)
+            shutil.rmtree(Path(root) / name)
 
 
 @contextmanager

@@ -440,6 +440,20 @@ def test_a_folder_of_something_else_is_left_alone(shared: ExportedRun, tmp_path:
     assert [file.name for file in tmp_path.iterdir()] == ["thesis.txt"]
 
 
+def test_what_killed_exports_left_half_written_is_removed_on_both_routes_and_nothing_else(
+    shared: ExportedRun, copied: Path, tmp_path: Path
+) -> None:
+    export(shared, "specforge", tmp_path / "online", "--online", "--model", str(shared.model))
+    for out, args in ((copied, ()), (tmp_path / "online", ("--online", "--model", str(shared.model)))):
+        (out / ".staging-4x7k" / "saved").mkdir(parents=True)
+        (out / ".staging-4x7k" / "saved" / "data.arrow").write_bytes(b"all ids of the run")
+        (out / ".prompts.jsonl.77.tmp").write_bytes(b"half")
+        (out / "notes.tmp").write_text("mine")
+        export(shared, "specforge", out, *args)
+        assert not [path for path in out.iterdir() if path.name.startswith(".")]
+        assert (out / "notes.tmp").read_text() == "mine"
+
+
 def test_a_second_export_into_a_folder_that_is_written_is_refused(shared: ExportedRun, copied: Path) -> None:
     before = _files(copied)
     with alone(copied), pytest.raises(LockedError, match="Another export writes into"):
