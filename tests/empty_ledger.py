@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from eagletui.ledger.create import create_ledger
+from tests.ledger.fresh import fresh_ledger
 
 
 def empty_ledger(path: Path, *, name: str = "x", cap_pico: int = 1) -> Path:
     """Make a ledger, for whoever does not care what its run is about."""
-    create_ledger(
+    fresh_ledger(
         path,
         name=name,
         config_json="{}",

@@ -132,6 +132,15 @@ class Vocabulary:
         """The ordinary token with exactly these bytes, or None. Specials are never found here."""
         return self._ids.get(data)
 
+    def ids_not_found(self) -> list[int]:
+        """Ordinary ids, but those to avoid, whose bytes lead to another id."""
+        found = self._ids
+        return [
+            token_id
+            for token_id, piece in enumerate(self.pieces)
+            if piece is not None and found.get(piece) != token_id and token_id not in self.avoid
+        ]
+
     def is_shared(self, data: bytes) -> bool:
         """Tell whether several ordinary ids have these bytes, so that bytes do not name one."""
         return data in self._shared

@@ -36,11 +36,7 @@ def passed(checks: Sequence[Check]) -> bool:
 def _tokenizer_checks(tokenizer: Tokenizer) -> list[Check]:
     """The vocabulary's bytes, and what loading had to switch off."""
     vocabulary = tokenizer.vocabulary
-    shared = [
-        token_id
-        for token_id, piece in enumerate(vocabulary.pieces)
-        if piece is not None and token_id not in vocabulary.avoid and vocabulary.id_of(piece) != token_id
-    ]
+    shared = vocabulary.ids_not_found()
     detail = f"{vocabulary.size:,} ids, {len(vocabulary.specials)} added tokens; "
     if shared:
         detail += f"{len(shared)} pieces have the bytes of another one, first {name_id(tokenizer, shared[0])}"

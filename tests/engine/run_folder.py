@@ -18,7 +18,6 @@ from eagletui.core.money import usd_to_pico
 from eagletui.embedded.data import tokenizer_dir
 from eagletui.embedded.market import MODEL_SLUG
 from eagletui.ledger import commands
-from eagletui.ledger.create import create_ledger
 from eagletui.ledger.filters import SampleFilter
 from eagletui.ledger.orders import NewPrompt
 from eagletui.ledger.reader import LedgerReader
@@ -26,6 +25,7 @@ from eagletui.ledger.rows import AttemptRow, CommandRow, Verb
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.runs.folder import RunFolder
 from tests import forked
+from tests.ledger.fresh import fresh_ledger
 
 DEADLINE_S = 60.0
 POLL_S = 0.02
@@ -171,7 +171,7 @@ def make_run(
     chosen = run_config.RunConfig.model_validate(values)
     folder.config_path.write_text(to_toml(chosen))
     folder.log_path("engine").touch(0o600)
-    create_ledger(
+    fresh_ledger(
         folder.ledger_path,
         name=path.name,
         config_json=run_config.to_json(chosen),

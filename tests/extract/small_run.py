@@ -7,8 +7,9 @@ from pathlib import Path
 from eagletui.config.run_config import RunConfig, to_json
 from eagletui.core.chat import Message, Prompt
 from eagletui.ledger.orders import AdmitRequest, Answered, Finished, NewPrompt, TokensResult
-from eagletui.ledger.writer import LedgerWriter, create_ledger
+from eagletui.ledger.writer import LedgerWriter
 from eagletui.runs.folder import RunFolder
+from tests.ledger.fresh import fresh_ledger
 
 Ids = tuple[tuple[int, ...] | None, tuple[int, ...]]
 """Prompt ids, where known, and output ids."""
@@ -36,7 +37,7 @@ def create_run(
         }
     )
     folder = RunFolder(path)
-    create_ledger(
+    fresh_ledger(
         folder.ledger_path,
         name=path.name,
         config_json=to_json(config),

@@ -1,14 +1,15 @@
 """Small ledgers for tests: a clock that moves when told, prompts, and the short ways to each state."""
 
 import sqlite3
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from eagletui.core.chat import Message, Prompt
-from eagletui.ledger.create import create_ledger
 from eagletui.ledger.orders import AdmitRequest, Answered, Finished, NewPrompt, TokensResult
 from eagletui.ledger.writer import LedgerWriter
+from tests.ledger.fresh import fresh_ledger
 
 CAP = 10_000
 STOP_AT = 8_000
@@ -26,8 +27,15 @@ class Clock:
         return self.now
 
 
-def make_ledger(path: Path, *, clock: Clock | None = None, stop_at: int = STOP_AT, cap: int = CAP) -> Path:
-    create_ledger(
+def make_ledger(
+    path: Path,
+    *,
+    clock: Clock | None = None,
+    stop_at: int = STOP_AT,
+    cap: int = CAP,
+    make: Callable[..., None] = fresh_ledger,
+) -> Path:
+    make(
         path,
         name="test-run",
         config_json="{}",

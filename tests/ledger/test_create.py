@@ -3,6 +3,7 @@
 import sqlite3
 import stat
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,22 @@ import pytest
 from eagletui.core.errors import LedgerError
 from eagletui.ledger import migrate as migrate_module
 from eagletui.ledger.connection import connect_reader
+from eagletui.ledger.create import create_ledger
 from eagletui.ledger.migrate import MIGRATIONS, VERSION, migrate
 from eagletui.ledger.orders import Failed, Finished
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer import LedgerWriter
-from tests.ledger.build import make_ledger, prompt, queue, send, sql
+from tests.ledger import build
+from tests.ledger.build import Clock, prompt, queue, send, sql
+from tests.ledger.fresh import fresh_ledger
+
+make_ledger = partial(build.make_ledger, make=create_ledger)
+
+
+@pytest.fixture
+def path(tmp_path: Path, clock: Clock) -> Path:
+    (tmp_path / "test-run").mkdir()
+    return make_ledger(tmp_path / "test-run" / "ledger.sqlite", clock=clock)
 
 
 def test_a_new_ledger_is_private_and_knows_its_run(path: Path) -> None:
@@ -238,3 +250,13 @@ def test_samples_that_waited_for_an_endpoint_in_an_older_ledger_are_asked_and_tu
     made = make_ledger(path.with_name("new.sqlite"))
     described = "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL ORDER BY name"
     assert sql(path, described) == sql(made, described)
+
+
+def test_a_fresh_ledger_of_other_tests_equals_one_that_was_made(tmp_path: Path) -> None:
+    dumps = []
+    for make in (create_ledger, fresh_ledger):
+        made = build.make_ledger(tmp_path / f"{make.__name__}.sqlite", make=make)
+        with closing(sqlite3.connect(made)) as connection:
+            pragmas = [connection.execute(f"PRAGMA {name}").fetchone() for name in ("user_version", "journal_mode")]
+            dumps.append((stat.S_IMODE(made.stat().st_mode), pragmas, list(connection.iterdump())))
+    assert dumps[0] == dumps[1]
