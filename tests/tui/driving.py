@@ -6,6 +6,7 @@ import io
 from collections.abc import AsyncIterator, Iterator
 from typing import Literal
 
+from textual import _wait
 from textual.pilot import Pilot
 
 from eagletui.cli.app import main
@@ -23,6 +24,9 @@ NARROW: Size = (80, 24)
 _ROUNDS = 40
 NEVER_S = 3_600.0
 """The app looks at the ledger only when the test says so."""
+
+# The library looks every 20 ms whether the app rests, a third of the time of a test. The share of rest stays the same.
+_wait.SLEEP_GRANULARITY, _wait.SLEEP_IDLE = 0.005, 0.005 / 20
 
 
 class Screens:
