@@ -195,11 +195,11 @@ def _jsonl_notes(argument: str, done: Exported) -> list[str]:
 
 
 def _parquet_notes(folder: RunFolder, done: Exported, target: "ExportTarget | None", limit: int) -> list[str]:
-    from eagletui.export.limits import refused_note, sglang_positions
+    from eagletui.export.limits import refused_note
 
-    checkpoint = None if target is None else target.checkpoint
-    refused = refused_note(TORCHSPEC_PARQUET, done.lengths, limit, sglang_positions(checkpoint), folder.ledger_path)
-    unknown = None if target is None else unknown_target_note(checkpoint, target.facts.layers_output)
+    context = _context(TORCHSPEC_PARQUET, target)
+    refused = refused_note(TORCHSPEC_PARQUET, done.lengths, limit, context, folder.ledger_path)
+    unknown = None if target is None else unknown_target_note(target.checkpoint, target.facts.layers_output)
     return [note for note in (refused, unknown) if note is not None]
 
 
@@ -226,14 +226,20 @@ def _known_target(folder: RunFolder) -> "ExportTarget | None":
 
 def _limit(rule: LoaderRule, done: Exported, target: "ExportTarget | None", asked: int | None) -> int:
     """Return the limit in the command: as asked, else a fitting one; at most what the target has room for."""
-    from eagletui.export.limits import sglang_positions, vllm_positions
-
-    checkpoint = None if target is None else target.checkpoint
-    context = (vllm_positions if rule is SPECULATORS_PREPARE else sglang_positions)(checkpoint)
+    context = _context(rule, target)
     largest = largest_limit(rule, context)
     if asked is None:
         return fitting_length(rule, max(map(sum, done.lengths)), context)
     return asked if largest is None else min(asked, largest)
+
+
+def _context(rule: LoaderRule, target: "ExportTarget | None") -> int | None:
+    from eagletui.export.limits import sglang_positions, vllm_positions
+
+    if target is None:
+        return None
+    positions = vllm_positions if rule is SPECULATORS_PREPARE else sglang_positions
+    return positions(target.checkpoint, target.file_context)
 
 
 def _prepare_commands(done: Exported, target: "ExportTarget | None", limit: int) -> list[str]:

@@ -83,14 +83,19 @@ def refused_note(
     )
 
 
-def sglang_positions(checkpoint: "Checkpoint | None") -> int | None:
-    """Return the target's context as SGLang counts it; None where it is not known."""
-    return None if checkpoint is None else stated_context(checkpoint.text_config)
+def sglang_positions(checkpoint: "Checkpoint | None", file_context: int | None = None) -> int | None:
+    """Return the target's context as SGLang counts it; None where it is not known.
+
+    Args:
+        checkpoint: the target's folder, where there is one.
+        file_context: what its `.gguf` file states, where that is what is known.
+    """
+    return file_context if checkpoint is None else stated_context(checkpoint.text_config)
 
 
-def vllm_positions(checkpoint: "Checkpoint | None") -> int | None:
-    """Return the target's context as vLLM counts it; None where it is not known."""
-    return None if checkpoint is None else vllm_context(checkpoint.text_config)
+def vllm_positions(checkpoint: "Checkpoint | None", file_context: int | None = None) -> int | None:
+    """Return the target's context as vLLM counts it, as above."""
+    return file_context if checkpoint is None else vllm_context(checkpoint.text_config)
 
 
 def trainer_limits(

@@ -10,7 +10,7 @@ from eagletui.export.trainer_folder import TargetFacts
 from eagletui.extract.manifest import Manifest, find_manifest
 from eagletui.ledger.reader import LedgerReader
 from eagletui.models.checkpoint import Checkpoint, read_checkpoint
-from eagletui.models.identity import hash_model
+from eagletui.models.identity import gguf_context, hash_model
 from eagletui.runs.folder import RunFolder
 
 
@@ -25,6 +25,8 @@ class ExportTarget:
     """None where there is no folder that a trainer could load."""
     features: Manifest | None
     """How the features were made; None where the trainer runs the target."""
+    file_context: int | None = None
+    """Positions that the target's `.gguf` file states; None where it is no such file, or states none."""
 
 
 def target_of_features(
@@ -72,7 +74,8 @@ def target_of_features(
         dtype=manifest.dtype,
         stored=manifest.stored,
     )
-    return ExportTarget(facts, _name(checkpoint, reader), checkpoint, manifest)
+    context = gguf_context(path) if path.is_file() else None
+    return ExportTarget(facts, _name(checkpoint, reader), checkpoint, manifest, context)
 
 
 def target_to_run(folder: RunFolder, reader: LedgerReader, model: Path | None) -> ExportTarget:

@@ -23,6 +23,7 @@ _GGUF_STRING: Final = 8
 _GGUF_ARRAY: Final = 9
 _GGUF_FILE_TYPE: Final = "general.file_type"
 _GGUF_HIDDEN_SIZE: Final = ".embedding_length"
+_GGUF_CONTEXT: Final = ".context_length"
 
 
 class ModelHash(NamedTuple):
@@ -122,6 +123,15 @@ def stored_hidden_size(path: Path) -> int | None:
         if isinstance(section, dict) and isinstance(section.get("hidden_size"), int):
             return int(section["hidden_size"])
     return None
+
+
+def gguf_context(path: Path) -> int | None:
+    """Read the positions that a `.gguf` file states for its model; None where it states none.
+
+    Raises:
+        ModelError: the header cannot be read.
+    """
+    return _gguf_number(path, _GGUF_CONTEXT)
 
 
 def _read_config(config: Path) -> dict[str, Any]:

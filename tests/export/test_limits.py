@@ -7,6 +7,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import gguf
 import pytest
 
 from eagletui.core.loaders import (
@@ -18,7 +19,7 @@ from eagletui.core.loaders import (
 )
 from eagletui.export.limits import Limits, refused_note, trainer_limits
 from eagletui.models.checkpoint import Checkpoint, read_checkpoint
-from tests.export.exported_run import ExportedRun, add_samples, export
+from tests.export.exported_run import ExportedRun, add_samples, export, make_run
 from tests.extract.small_run import create_run
 from tests.tiny_models import save_tiny_model
 
@@ -64,6 +65,21 @@ def test_the_server_for_whole_rows_has_the_targets_positions_and_refused_rows_ar
     assert note.startswith("1 of 4 samples are longer than the 39 tokens that vLLM takes of this target")
     assert limits.notes(lengths[:3]) == ()
     assert trainer_limits(SPECULATORS_ONLINE, 33, 36, checkpoint, online=True) == Limits(33, 37)
+
+
+def test_the_positions_of_a_gguf_target_are_those_its_file_states(tmp_path: Path) -> None:
+    made = make_run(tmp_path, (12, 30, 40))
+    path = tmp_path / "target.gguf"
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_context_length(40)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    manifest = made.run.features_dir / "manifest.json"
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "model_path": str(path)}))
+    printed = export(made, "jsonl", tmp_path / "out")
+    assert "--max-model-len 40 " in printed["commands"][1]
+    assert [loader["max_length"] for loader in printed["loaders"]] == [33, 39]
 
 
 def test_a_file_that_torchspec_refuses_says_how_to_make_one_that_it_takes(made: ExportedRun) -> None:
