@@ -97,6 +97,8 @@ def _record(ledger: Path, verdict: "Verdict") -> None:
         if not check.ok and check.level == "error"
     ]
     try:
-        record_verification(ledger, verdict.looked_at, "; ".join(failed), verdict.samples)
+        record_verification(
+            ledger, verdict.looked_at, "; ".join(failed), verdict.samples, to_look_at=verdict.to_look_at
+        )
     except LedgerError as error:
         say(f"The ledger does not keep this result: {error}")

@@ -34,7 +34,7 @@ _MUST_AGREE: Final = (
     "hidden_size",
     "vocab_size",
     "layers_entering",
-    "source",
+    "made_of",
     "tokenizer_hash",
     "storage",
 )
@@ -90,6 +90,16 @@ class Manifest:
     storage: str | None = None
     """URL below which the shards lie; None: in this folder."""
     format: str = FORMAT
+
+    @property
+    def is_of_run(self) -> bool:
+        """Tell whether the ids are a run's."""
+        return self.source.startswith("run ")
+
+    @property
+    def made_of(self) -> str:
+        """What the ids come from, as far as it stays: a run may be renamed, a file may not be another."""
+        return "a run" if self.is_of_run else self.source
 
     @property
     def layers(self) -> FeatureLayers:

@@ -168,7 +168,7 @@ class _Reading:
         if self.ledger is not None:
             yield self._ledger.check()
             yield self._stale.check()
-        elif self.manifest.source.startswith("run "):
+        elif self.manifest.is_of_run:
             where = f"no ledger of {self.manifest.source} lies beside this folder"
             yield Check("ledger", False, "warn", f"{where}: {_UNHELD}")
         if isinstance(self.source, SourceFile):
@@ -267,7 +267,7 @@ def _manifest(manifest: Manifest, target: TargetModel, run: RunRow | None) -> Ch
     ]
     if run is not None:
         pairs += [
-            ("source", manifest.source, f"run {run.name}"),
+            ("source", manifest.made_of, "a run"),
             ("tokenizer_hash", manifest.tokenizer_hash, run.tokenizer_hash),
         ]
     for name, stated, found in pairs:

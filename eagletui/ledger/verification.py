@@ -10,7 +10,13 @@ from eagletui.ledger.writer_extract import ExtractorWriter
 
 
 def record_verification(
-    path: Path, shards: Sequence[str], failed: str, samples: int, clock: Callable[[], float] = time.time
+    path: Path,
+    shards: Sequence[str],
+    failed: str,
+    samples: int,
+    *,
+    to_look_at: Sequence[str] = (),
+    clock: Callable[[], float] = time.time,
 ) -> None:
     """Mark the shards that were read, and open or close the finding. May be done beside working workers.
 
@@ -20,6 +26,7 @@ def record_verification(
             acknowledged others, which are deleted.
         failed: which checks did not hold, as one sentence; '' where all did.
         samples: how many were read.
+        to_look_at: names of the checks that only ask for a look.
         clock: Unix seconds.
 
     Raises:
@@ -30,9 +37,12 @@ def record_verification(
     with LedgerWriter(path, clock) as writer, writer.transaction():
         if not failed:
             writer.close_finding(FAULTY_FEATURES)
-            writer.event(
-                "info", "extractor", "verified", f"Features of {samples:,} samples verified: every check holds."
+            holds = (
+                f"nothing is wrong, but {' and '.join(to_look_at)} should be looked at"
+                if to_look_at
+                else "every check holds"
             )
+            writer.event("info", "extractor", "verified", f"Features of {samples:,} samples verified: {holds}.")
             return
         writer.finding(
             FAULTY_FEATURES,

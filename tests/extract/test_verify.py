@@ -25,6 +25,7 @@ from eagletui.ledger.orders import TokensResult
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.models.load import TargetModel, load_target
+from eagletui.runs.folder import RunFolder
 from tests.extract.small_run import answer_samples, create_run
 from tests.extract.test_file_run import _extract, _write_ids
 from tests.extract.test_run_features import _ids, _run_here
@@ -229,10 +230,14 @@ def test_a_run_is_checked_against_its_ledger(tmp_path: Path, tiny_models: dict[K
     features = features_folder(folder.path)
     assert _failed(verify(features, tiny_models["llama"], device="cpu")) == {}
     manifest = read_manifest(features)
-    write_manifest(features, replace(manifest, vocab_size=600, source="run other", tokenizer_hash="x"))
+    write_manifest(features, replace(manifest, vocab_size=600, source="file a sha256 0", tokenizer_hash="x"))
     failed = _failed(verify(features, tiny_models["llama"], device="cpu"))
     assert set(failed) == {"manifest"}
-    for sentence in ("vocab_size is 600, found 512", "source is 'run other', found 'run ", "tokenizer_hash is 'x'"):
+    for sentence in (
+        "vocab_size is 600, found 512",
+        "source is 'file a sha256 0', found",
+        "tokenizer_hash is 'x'",
+    ):
         assert sentence in failed["manifest"]
     write_manifest(features, manifest)
     with closing(Capture(_target(tiny_models["llama"]), feature_layers(8))) as capture:
@@ -240,6 +245,17 @@ def test_a_run_is_checked_against_its_ledger(tmp_path: Path, tiny_models: dict[K
     failed = _failed(verify(features, tiny_models["llama"], compared=1, device="cpu"))
     assert failed["ledger"] == "s0 has other ids than the ledger"
     assert "its hash differs" in failed["files"]
+
+
+def test_a_renamed_run_is_verified_and_gone_on_with(tmp_path: Path, tiny_models: dict[Kind, Path]) -> None:
+    folder = create_run(tmp_path / "run", tiny_models["llama"])
+    answer_samples(folder, _ids(15))
+    _run_here(folder)
+    renamed = RunFolder(folder.path.rename(tmp_path / "renamed"))
+    write_manifest(renamed.features_dir, replace(read_manifest(renamed.features_dir), source="run as it was before"))
+    assert _failed(verify(renamed.features_dir, tiny_models["llama"], device="cpu")) == {}
+    answer_samples(renamed, _ids(30), first=1)
+    assert _run_here(renamed).progress.samples == 1
 
 
 def test_features_of_a_run_without_its_ledger_say_that_ids_were_not_checked(
@@ -321,6 +337,8 @@ def test_the_command_extracts_what_waits_in_a_run(
         assert told.machine.cores
         assert _run("verify", str(folder.path), "--model", model) == 0
         assert reader.shards()[0].verified_at is not None
+        said = "Features of 2 samples verified: nothing is wrong, but sampled should be looked at."
+        assert reader.last_events(1)[0].message == said
         (folder.features_dir / "shards" / "000000.safetensors").write_bytes(b"")
         assert _run("verify", str(folder.path), "--model", model) == 1
         assert reader.shards()[0].verified_at is None

@@ -57,17 +57,21 @@ async def test_every_figure_has_its_unit_its_age_and_the_result_of_its_check(bus
         busy.clock.now += 9
         await screens.look()
         assert "as of 10 s ago" in screens.text
-        record_verification(busy.ledger, ["shards/000000.safetensors"], "", 10, busy.clock)
+        record_verification(busy.ledger, ["shards/000000.safetensors"], "", 10, clock=busy.clock)
         await screens.look()
         assert "1 of 1 shard, 2025-10-09 09:08" in screens.line_with("verified  ")
         record_verification(
-            busy.ledger, ["shards/000000.safetensors"], "files: shards/000000.safetensors has 3 bytes", 10, busy.clock
+            busy.ledger,
+            ["shards/000000.safetensors"],
+            "files: shards/000000.safetensors has 3 bytes",
+            10,
+            clock=busy.clock,
         )
         await screens.look()
         assert "FAILED 09:08:10: Features do not hold what" in screens.line_with("verified  ")
         await screens.press("1")
         assert "Features do not hold what they should" in screens.line_with("finding")
-        record_verification(busy.ledger, ["shards/000000.safetensors"], "", 10, busy.clock)
+        record_verification(busy.ledger, ["shards/000000.safetensors"], "", 10, clock=busy.clock)
         await screens.look()
         assert "Features do not hold" not in screens.text
 
