@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from eagletui.config import run_config
 from eagletui.config.toml import to_toml
@@ -29,6 +29,10 @@ from tests.ledger.fresh import fresh_ledger
 
 DEADLINE_S = 60.0
 POLL_S = 0.02
+
+
+QUICK: Final[forked.Constants] = {"eagletui.engine.pace": {"BACKOFF_S": 0.05}}
+"""Engines of tests ask again sooner after a failure, unless a test says what they wait."""
 
 
 def until(is_so: Callable[[], bool], what: str, deadline_s: float = DEADLINE_S) -> None:
@@ -58,7 +62,9 @@ class EngineRun:
         """Start an engine; its output goes to the log of the run."""
         log = str(self.folder.log_path("engine"))
         arguments = [str(self.folder.path), *args]
-        process = forked.start("eagletui.engine", arguments, log, {**os.environ, **(env or {})}, constants)
+        process = forked.start(
+            "eagletui.engine", arguments, log, {**os.environ, **(env or {})}, {**QUICK, **(constants or {})}
+        )
         self.processes.append(process)
         return process
 

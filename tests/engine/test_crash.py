@@ -40,7 +40,7 @@ def test_kills_at_any_moment_leave_every_sample_once_and_books_that_agree(
 
 def test_sigterm_drains_and_the_next_start_goes_on(new_run: NewRun, start_provider: StartProvider) -> None:
     provider = start_provider(latency_s=0.2, tokens_per_s=200)
-    run = new_run(provider.api_url, 20, max_in_flight=4)
+    run = new_run(provider.api_url, 12, max_in_flight=4)
     process = run.start()
     run.until(lambda reader: reader.snapshot().attempts["sent"] >= 4, "four requests in flight")
     run.signal(process, signal.SIGTERM)
@@ -48,10 +48,10 @@ def test_sigterm_drains_and_the_next_start_goes_on(new_run: NewRun, start_provid
     after = run.snapshot()
     assert after.run.state == "running"
     assert after.attempts["sent"] == after.attempts["held"] == after.attempts["unsettled"] == 0
-    assert 0 < after.answered < 20
+    assert 0 < after.answered < 12
     assert after.spend.books.settled_pico == provider.books()["spent_pico"]
     assert run.finish() == 0, run.log()
-    assert_every_sample_answered_once(run, 20)
+    assert_every_sample_answered_once(run, 12)
     assert_books_agree(run, provider)
 
 
