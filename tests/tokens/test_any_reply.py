@@ -73,7 +73,7 @@ profiles = st.sampled_from(["kept", "raw", "trimmed", "vllm", "sglang"])
 
 
 @pytest.mark.parametrize("fmt", list_formats(), ids=lambda fmt: fmt.name)
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     bodies | events, st.sampled_from(["kept", "raw", "trimmed", "vllm", "sglang"]), counts, st.sampled_from([None, -1])
 )

@@ -28,8 +28,8 @@ TALK = Prompt(
 )
 
 
-@pytest.mark.parametrize("path", sorted(TEMPLATES.iterdir()), ids=lambda path: str(path.stem))
 @pytest.mark.parametrize("kwargs", [{}, {"enable_thinking": False}, {"thinking": True}], ids=str)
+@pytest.mark.parametrize("path", sorted(TEMPLATES.iterdir()), ids=lambda path: str(path.stem))
 def test_templates_render_as_transformers_renders_them(path: Path, kwargs: dict[str, object]) -> None:
     library = pytest.importorskip("transformers.utils.chat_template_utils")
     source = path.read_text("utf-8")
