@@ -114,10 +114,13 @@ class _Reading:
 
     def read(self, number: int, row: ExportedRow, is_picked: bool) -> None:
         """Check one row; keep its features where it is picked."""
-        ids, mask = next(self._trainer_rows, (None, None))
-        if ids is not None and mask is not None:
+        read = next(self._trainer_rows, None)
+        ids = None if read is None else read.token_ids
+        if read is not None:
             self._read_rows += 1
-            self._check_ids(f"row {number}", row, ids, mask)
+            self._check_ids(f"row {number}", row, read.token_ids, read.loss_mask)
+            if read.key not in (None, row.sample):
+                self._ids.add(f"row {number} is named {read.key} where the trainer reads it, not {row.sample}")
         if self._ledger_digests is not None and self._ledger_digests.get(row.sample) != row.ids_digest:
             self._ledger.add(f"{row.sample} in row {number} has other ids than the ledger: export again")
         record = None if row.feature is None else self._feature(number, row)
@@ -149,6 +152,15 @@ class _Reading:
         if stated != listed:
             self._files.add(
                 f"the manifest says {stated[0]} samples of {stated[1]} tokens, the rows are {listed[0]} of {listed[1]}"
+            )
+        sampled = listed[1] - sum(row.prompt_tokens for row in self.rows)
+        if self.manifest.sampled_tokens != sampled:
+            self._files.add(f"the manifest says {self.manifest.sampled_tokens} sampled tokens, the rows have {sampled}")
+        with_features = sum(row.feature is not None for row in self.rows)
+        if with_features != (len(self.rows) if self.manifest.route == "offline" else 0):
+            self._files.add(
+                f"the manifest says that the trainer reads this folder {self.manifest.route}, and {with_features} of "
+                f"{len(self.rows)} rows have files with features"
             )
         wanted = {row.feature.path for row in self.rows if row.feature is not None}
         for stray in files_like(self.folder, self._form.loaded):

@@ -9,7 +9,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -57,8 +57,7 @@ def write_dataset(out: Path, samples: Iterable[SampleIds]) -> None:
     from datasets.arrow_writer import ArrowWriter
 
     datasets.disable_progress_bars()
-    numbers = datasets.List(datasets.Value("int64"))
-    columns = datasets.Features({"input_ids": numbers, "loss_mask": numbers, "seq_len": datasets.Value("int64")})
+    columns = _columns(datasets)
     with tempfile.TemporaryDirectory(dir=out, prefix=STAGING) as staging:
         plain, saved = Path(staging) / "rows.arrow", Path(staging) / "saved"
         with ArrowWriter(features=columns, path=str(plain), writer_batch_size=_BATCH_ROWS) as writer:
@@ -81,15 +80,37 @@ def write_dataset(out: Path, samples: Iterable[SampleIds]) -> None:
         shutil.rmtree(saved)
 
 
+def _columns(datasets: Any) -> Any:
+    numbers = datasets.List(datasets.Value("int64"))
+    return datasets.Features({"input_ids": numbers, "loss_mask": numbers, "seq_len": datasets.Value("int64")})
+
+
+def form_faults(dataset: Any) -> Iterator[str]:
+    """Yield what is wrong with the columns, and with how rows are given out: speculators wants tensors of all of them.
+
+    Args:
+        dataset: as loaded.
+    """
+    wanted = _columns(require_datasets())
+    if dataset.features != wanted:
+        yield f"the columns of the dataset are {dataset.features}, expected {wanted}"
+    shown = dataset.format
+    if shown["type"] != "torch":
+        yield f"{STATE_FILE} gives rows out as {shown['type']}, and the trainer compares tensors: expected torch"
+    hidden = sorted(set(wanted) - set(shown["columns"]))
+    if hidden:
+        yield f"{STATE_FILE} leaves out {', '.join(hidden)} of each row"
+
+
 def load_dataset(out: Path) -> Any:
-    """Open the rows as plain lists.
+    """Open the rows, in the form in which the trainer gets them.
 
     Raises:
         InputError: the package is not installed.
         OSError, ValueError: they do not load.
     """
     datasets = require_datasets()
-    return datasets.load_from_disk(str(out)).with_format(None)
+    return datasets.load_from_disk(str(out))
 
 
 def write_frequencies(out: Path, counts: Counter[int]) -> None:

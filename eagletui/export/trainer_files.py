@@ -1,12 +1,13 @@
 """Read back what a trainer will read: rows of ids, and the features of a row."""
 
 import io
-import json
 import pickle
+from array import array
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+import msgspec
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load
@@ -23,9 +24,22 @@ _SPECULATORS_KEYS: Final = ("hidden_states", "token_ids")
 _SPECFORGE_KEYS: Final = ("aux_hidden_state", "hidden_state", "input_ids", "loss_mask")
 
 
-def trainer_rows(
-    folder: Path, manifest: TrainerManifest, rows: int, faults: Faults
-) -> Iterator[tuple[list[int], list[int]]]:
+class TrainerRow(NamedTuple):
+    """One row as the trainer reads it."""
+
+    key: str | None
+    """The sample's; None where the place holds none."""
+    token_ids: list[int]
+    loss_mask: list[int]
+
+
+class _Prompt(msgspec.Struct):
+    id: str
+    input_ids: list[int]
+    loss_mask: list[int]
+
+
+def trainer_rows(folder: Path, manifest: TrainerManifest, rows: int, faults: Faults) -> Iterator[TrainerRow]:
     """Read ids and masks in the place where the trainer reads them, row after row.
 
     SpecForge's feature files hold their own, so that nothing is yielded for them.
@@ -44,28 +58,35 @@ def trainer_rows(
     try:
         found = _prompts(folder) if manifest.trainer == "specforge" else _dataset(folder, faults)
         count = 0
-        for ids, mask in found:
+        for row in found:
+            # A gap, a fraction or a number that no vocabulary has is not found by comparing lengths.
+            array("i", row.token_ids), array("i", row.loss_mask)
             count += 1
-            yield ids, mask
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        faults.add(f"the rows cannot be read: {type(error).__name__}: {error}")
+            yield row
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, msgspec.DecodeError) as error:
+        faults.add(f"row {count} and those behind it cannot be read: {type(error).__name__}: {error}")
         return
     if count != rows:
         faults.add(f"the trainer would read {count} rows instead of {rows}")
 
 
-def _prompts(folder: Path) -> Iterator[tuple[list[int], list[int]]]:
+def _prompts(folder: Path) -> Iterator[TrainerRow]:
+    decoder = msgspec.json.Decoder(_Prompt)
     with (folder / PROMPTS_FILE).open("rb") as lines:
         for line in lines:
-            content = json.loads(line)
-            yield content["input_ids"], content["loss_mask"]
+            prompt = decoder.decode(line)
+            yield TrainerRow(prompt.id, prompt.input_ids, prompt.loss_mask)
 
 
-def _dataset(folder: Path, faults: Faults) -> Iterator[tuple[list[int], list[int]]]:
-    for number, row in enumerate(prepared.load_dataset(folder)):
-        if row["seq_len"] != len(row["input_ids"]):
-            faults.add(f"row {number} of the dataset states {row['seq_len']} tokens and has {len(row['input_ids'])}")
-        yield row["input_ids"], row["loss_mask"]
+def _dataset(folder: Path, faults: Faults) -> Iterator[TrainerRow]:
+    dataset = prepared.load_dataset(folder)
+    for fault in prepared.form_faults(dataset):
+        faults.add(fault)
+    for number, row in enumerate(dataset.with_format(None)):
+        ids, mask = row["input_ids"], row["loss_mask"]
+        if row["seq_len"] != len(ids):
+            faults.add(f"row {number} of the dataset states {row['seq_len']} tokens and has {len(ids)}")
+        yield TrainerRow(None, ids, mask)
 
 
 def read_record(content: bytes, row: ExportedRow, manifest: TrainerManifest) -> Record:

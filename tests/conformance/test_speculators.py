@@ -1,6 +1,8 @@
 """speculators 0.9.0 reads what `export --to speculators` writes, and trains a step on it."""
 
+import json
 import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +195,30 @@ def test_ids_alone_make_the_same_dataset_without_states(made: ExportedRun, tmp_p
     assert rows.features["input_ids"].feature.dtype == "int64"
     assert not (tmp_path / "out" / "hidden_states").exists()
     assert verify(made, tmp_path / "out", code=0) == {}
+
+
+@pytest.mark.parametrize(
+    ("file", "field", "value", "check", "said"),
+    [
+        ("state.json", "_format_type", "numpy", "layout", "gives rows out as numpy, and the trainer compares tensors"),
+        ("state.json", "_format_columns", ["input_ids", "seq_len"], "layout", "leaves out loss_mask of each row"),
+        ("manifest.json", "route", "online", "files", "reads this folder online, and 8 of 8 rows have files"),
+    ],
+)
+def test_a_dataset_without_tensors_or_a_column_and_features_under_another_route_are_found(
+    made: ExportedRun,
+    speculators_export: tuple[Path, Any],
+    tmp_path: Path,
+    file: str,
+    field: str,
+    value: object,
+    check: str,
+    said: str,
+) -> None:
+    out = Path(shutil.copytree(speculators_export[0], tmp_path / "out"))
+    stated = json.loads((out / file).read_text())
+    (out / file).write_text(json.dumps({**stated, field: value}))
+    assert said in verify(made, out, code=1)[check]
 
 
 def test_features_in_fp8_go_in_as_they_are_and_load_through_their_own_transfer(tmp_path: Path) -> None:
