@@ -37,6 +37,28 @@ def vllm_context(config: Mapping[str, Any]) -> int | None:
     return int(original * factor)
 
 
+def positions_reached(config: Mapping[str, Any]) -> int | None:
+    """Return the positions that a decoder's own encoding reaches, each scaling counted; None where it states none.
+
+    Never fewer than a server takes: where scalings differ from layer to layer, or count from an original length or from
+    the stated one, the most counts.
+
+    Args:
+        config: of the decoder, as stored.
+    """
+    stated = stated_context(config)
+    if stated is None:
+        return None
+    rope = config.get("rope_parameters") or config.get("rope_scaling")
+    nested = list(rope.values()) if isinstance(rope, Mapping) else []
+    reached = [stated]
+    for part in (part for part in (rope, *nested) if isinstance(part, Mapping)):
+        factor, original = part.get("factor"), part.get("original_max_position_embeddings")
+        if isinstance(factor, int | float) and not isinstance(factor, bool):
+            reached.append(int(factor * (original if isinstance(original, int) else stated)))
+    return max(reached)
+
+
 def served_length(longest: int | None, context: int | None) -> int:
     """Return the context to start a server with, so that it takes a sample and generates one token behind it.
 

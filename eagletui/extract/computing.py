@@ -100,6 +100,13 @@ def require_vocabulary(facts: ModelFacts, samples: Sequence[IdsSample]) -> None:
             )
 
 
+def too_long(facts: ModelFacts, sample: IdsSample) -> str | None:
+    """Say why a sample has no states that the model was made for, one sentence; None where it is short enough."""
+    if facts.positions is None or len(sample.token_ids) <= facts.positions:
+        return None
+    return f"{len(sample.token_ids):,} tokens do not fit: the model has {facts.positions:,} positions."
+
+
 def are_finite(streams: torch.Tensor) -> torch.Tensor:
     """Tell whether all numbers are finite: a bool [] on their device."""
     # Extremes let NaN and infinities through, in a twentieth of the time that a look at every number takes.

@@ -82,6 +82,7 @@ def verify(
         gone = gone_shards(folder, (shard.path for shard in listed))
         listed = tuple(shard for shard in listed if shard.path not in gone)
         reading = _Reading(folder, manifest, comparing, gone)
+        reading.positions = target.positions
         if run is None:
             reading.source = find_source(folder, manifest)
         else:
@@ -124,6 +125,8 @@ class _Reading:
         self._layout = Faults("layout", "offsets, shapes and types fit together and to the manifest")
         self._ids = Faults("ids", "ids lie in the vocabulary, masks are 0 or 1, no sample is there twice")
         self._values = Faults("values", "all states are finite and no row is zero")
+        self.positions: int | None = None
+        self._long = Faults("positions", "", level="warn")
         self._ledger = Faults("ledger", "ids and masks are those of the ledger")
         self._source = Faults("source", "")
         self._stale = Faults("stale", "no sample has got other ids since", level="warn")
@@ -146,6 +149,9 @@ class _Reading:
                 record = reader.record(position)
                 self.seen[record.key] += 1
                 self._check_ids(record, shard.path)
+                if self.positions is not None and len(record.token_ids) > self.positions:
+                    tokens = f"{len(record.token_ids):,} tokens, and the model has {self.positions:,} positions"
+                    self._long.add(f"{record.key} has {tokens}")
                 if expected is not None:
                     self._check_recorded(record, expected)
                 if isinstance(self.source, SourceFile):
@@ -165,6 +171,8 @@ class _Reading:
             self._files.add("there are no shards")
         for faults in (self._files, self._layout, self._ids, self._values):
             yield faults.check()
+        if self._long.count:
+            yield self._long.check()
         if self.ledger is not None:
             yield self._ledger.check()
             yield self._stale.check()

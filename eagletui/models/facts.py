@@ -10,7 +10,7 @@ from eagletui.core.context import vllm_context
 from eagletui.core.errors import ModelError
 from eagletui.core.features import DTYPES, DType
 from eagletui.core.text import clean_line
-from eagletui.models.identity import ModelHash, hash_model, stored_quantization, weight_files
+from eagletui.models.identity import ModelHash, hash_model, stored_positions, stored_quantization, weight_files
 
 _USUAL: Final[DType] = "bfloat16"
 """What servers compute in where a checkpoint does not say."""
@@ -33,6 +33,8 @@ class ModelFacts:
     """Of the computation and of the streams."""
     context: int | None = None
     """The longest sequence that vLLM serves it with; None: not known, or nothing to serve."""
+    positions: int | None = None
+    """That its encoding reaches: longer samples have no states that it was made for; None: not known."""
 
 
 def read_facts(path: Path, dtype: DType | None = None) -> ModelFacts:
@@ -61,6 +63,7 @@ def read_facts(path: Path, dtype: DType | None = None) -> ModelFacts:
             vocab_size=int(config.vocab_size),
             dtype=dtype or _named_dtype(config, whole) or _USUAL,
             context=vllm_context(config.to_dict()),
+            positions=stored_positions(path),
         )
     except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
         raise ModelError(f"The config of {path} cannot be read: {clean_line(str(error), 500)}") from error

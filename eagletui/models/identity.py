@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import xxhash
 
+from eagletui.core.context import positions_reached
 from eagletui.core.errors import ModelError
 
 FULL_HASH_BYTES: Final = 4 * 1024**3
@@ -122,6 +123,23 @@ def stored_hidden_size(path: Path) -> int | None:
     for section in (content.get("text_config"), content):
         if isinstance(section, dict) and isinstance(section.get("hidden_size"), int):
             return int(section["hidden_size"])
+    return None
+
+
+def stored_positions(path: Path) -> int | None:
+    """Read the positions that a model's own encoding reaches, see `positions_reached`; None where its files say none.
+
+    A `.gguf` file counts as stated: transformers applies no scaling from there.
+
+    Raises:
+        ModelError: the config or the header cannot be read.
+    """
+    if path.is_file():
+        return gguf_context(path)
+    content = _read_config(path / "config.json")
+    for section in (content.get("text_config"), content):
+        if isinstance(section, dict) and (found := positions_reached(section)) is not None:
+            return found
     return None
 
 

@@ -33,7 +33,7 @@ from eagletui.core.features import DTYPES, DType
 from eagletui.core.text import clean_line
 from eagletui.models import spread
 from eagletui.models.facts import ModelFacts, stored_dtype
-from eagletui.models.identity import ModelHash, hash_model, stored_quantization, weight_files
+from eagletui.models.identity import ModelHash, hash_model, stored_positions, stored_quantization, weight_files
 
 DTypeChoice = Literal["float32", "bfloat16", "float16", "auto"]
 
@@ -73,6 +73,8 @@ class TargetModel:
     quantization: str | None
     """How the weights are stored; None: plain floating point. The computation itself is dequantized."""
     hash: ModelHash
+    positions: int | None = None
+    """That its encoding reaches; None: not known."""
 
     @property
     def facts(self) -> ModelFacts:
@@ -86,6 +88,7 @@ class TargetModel:
             hidden_size=self.hidden_size,
             vocab_size=self.vocab_size,
             dtype=self.dtype,
+            positions=self.positions,
         )
 
 
@@ -252,6 +255,7 @@ def _describe(path: Path, model: Any, device: str, quantization: str | None) -> 
         attention=str(config._attn_implementation),
         quantization=quantization,
         hash=hash_model(path),
+        positions=stored_positions(path),
     )
 
 

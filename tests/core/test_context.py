@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from eagletui.core.context import batched_tokens, served_length, stated_context, vllm_context
+from eagletui.core.context import batched_tokens, positions_reached, served_length, stated_context, vllm_context
 
 LLAMA_31 = {
     "max_position_embeddings": 131_072,
@@ -36,6 +36,36 @@ def test_the_context_is_what_servers_derive_from_the_config(
     config: Mapping[str, Any], stated: int | None, vllm: int | None
 ) -> None:
     assert (stated_context(config), vllm_context(config)) == (stated, vllm)
+
+
+GEMMA_3 = {
+    "max_position_embeddings": 131_072,
+    "rope_parameters": {
+        "sliding_attention": {"rope_type": "default"},
+        "full_attention": {"rope_type": "linear", "factor": 8.0},
+    },
+}
+LINEAR = {"max_position_embeddings": 4096, "rope_scaling": {"type": "linear", "factor": 4}}
+
+
+@pytest.mark.parametrize(
+    ("config", "positions"),
+    [
+        (LLAMA_31, 131_072),
+        (QWEN3, 40_960),
+        (QWEN3_LONG, 131_072),
+        (KIMI, 262_144),
+        (LINEAR, 16_384),
+        (GEMMA_3, 1_048_576),
+        ({}, None),
+    ],
+)
+def test_positions_count_what_a_scaling_adds_and_are_never_fewer_than_a_server_takes(
+    config: Mapping[str, Any], positions: int | None
+) -> None:
+    assert positions_reached(config) == positions
+    served = vllm_context(config)
+    assert (served or 0) <= (positions or 0)
 
 
 @pytest.mark.parametrize("longest", [None, 40, 8191, 8192, 50_000, 262_144])

@@ -259,6 +259,23 @@ def test_a_sample_with_states_that_are_not_finite_is_refused_by_name(
     assert ("sample_refused", "s1 gets no features: 33 of 33 rows are not finite; the dtype may be too narrow.") in said
 
 
+def test_samples_longer_than_the_model_has_positions_are_refused_by_name(
+    tmp_path: Path, tiny_models: dict[Kind, Path]
+) -> None:
+    said: list[tuple[str, str]] = []
+    ids = _write_ids(tmp_path / "ids.jsonl", random_samples((1024, 1025, 20)))
+    done = _extract_ids(ids, tiny_models["llama"], tmp_path / "out", said=said, dtype="float32")
+    assert (done.samples, done.refused, done.left_out) == (2, 1, 0)
+    assert (
+        "sample_refused",
+        "s1 gets no features: 1,025 tokens do not fit: the model has 1,024 positions.",
+    ) in said
+    ids = _write_ids(tmp_path / "longer.jsonl", random_samples((1025, 2000)))
+    with pytest.raises(ModelError, match=r"None of 2 samples can be computed\. 1,025 tokens do not fit"):
+        _extract_ids(ids, tiny_models["llama"], tmp_path / "none", dtype="float32")
+    assert not (tmp_path / "none").exists()
+
+
 def test_a_model_that_does_not_load_leaves_nothing_behind(tmp_path: Path) -> None:
     ids = _write_ids(tmp_path / "ids.jsonl", random_samples(LENGTHS))
     with pytest.raises(ModelError, match="No model at"):

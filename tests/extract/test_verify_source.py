@@ -91,6 +91,18 @@ def test_a_list_with_other_samples_than_its_shard_is_a_fault(
     )
 
 
+def test_samples_longer_than_the_model_has_positions_ask_for_a_look(
+    made: Path, tmp_path: Path, tiny_models: dict[Kind, Path]
+) -> None:
+    model = Path(shutil.copytree(tiny_models["llama"], tmp_path / "model"))
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 19}))
+    verdict = verify(made / "out", model, device="cpu")
+    said = [f"s{number} has 20 tokens, and the model has 19 positions" for number in range(2)]
+    assert "positions" in verdict.to_look_at  # the changed config itself makes it another model
+    assert _check(verdict, "positions") == (False, "; ".join(said))
+
+
 def test_the_file_is_looked_for_where_it_was_and_beside_the_folder(
     made: Path, tmp_path: Path, tiny_models: dict[Kind, Path]
 ) -> None:

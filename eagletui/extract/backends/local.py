@@ -15,7 +15,7 @@ from eagletui.core.reports import Report
 from eagletui.extract import widened
 from eagletui.extract.attention import Kernel
 from eagletui.extract.capture import Capture, DeviceFullError, Launched, Mode, SelfTest
-from eagletui.extract.computing import WINDOW_SAMPLES, Computed, refuse_broken, require_vocabulary
+from eagletui.extract.computing import WINDOW_SAMPLES, Computed, refuse_broken, require_vocabulary, too_long
 from eagletui.extract.pack import plan_packs
 from eagletui.extract.shards import IdsSample
 
@@ -63,17 +63,21 @@ class LocalBackend:
         """Take the hooks off the model."""
         self.capture.close()
 
-    def prepare(self, samples: Sequence[IdsSample]) -> None:
-        """Run the self-test; see `Backend`. It refuses no sample."""
+    def prepare(self, samples: Sequence[IdsSample]) -> str | None:
+        """Run the self-test; see `Backend`."""
         require_vocabulary(self.facts, samples)
+        whys = [too_long(self.facts, sample) for sample in samples]
+        fitting = [sample for sample, why in zip(samples, whys, strict=True) if why is None]
         if self.mode is None:
-            self._choose([torch.tensor(sample.token_ids, dtype=torch.int64) for sample in samples])
+            self._choose([torch.tensor(sample.token_ids, dtype=torch.int64) for sample in fitting])
+        return whys[0] if samples and not fitting else None
 
     def compute(self, samples: Sequence[IdsSample], go_on: Callable[[], bool]) -> Iterator[Computed]:
         """Compute samples, in an order that fills the device.
 
         Args:
-            samples: a window of samples; more of them pack better.
+            samples: a window of samples; more of them pack better. One with more tokens than the model has positions
+                is refused.
             go_on: asked before each forward; False ends the work.
 
         Yields:
@@ -83,6 +87,10 @@ class LocalBackend:
             ModelError: ids lie outside the model's vocabulary: it is another model's data.
         """
         self.prepare(samples)
+        for sample in samples:
+            if (why_not := too_long(self.facts, sample)) is not None:
+                yield Computed(sample, None, why_not)
+        samples = [sample for sample in samples if too_long(self.facts, sample) is None]
         ids = [torch.tensor(sample.token_ids, dtype=torch.int64) for sample in samples]
         under_way: _UnderWay = deque()
         left: Sequence[int] = range(len(ids))
