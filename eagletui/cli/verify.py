@@ -12,7 +12,7 @@ from eagletui.core.text import clean_line
 from eagletui.ledger.verification import record_verification
 
 if TYPE_CHECKING:
-    from eagletui.extract.checks import Verdict
+    from eagletui.core.checks import Verdict
 
 FAILED = 1
 

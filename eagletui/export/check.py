@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 
 import torch
 
+from eagletui.core.checks import Check, Faults, Verdict
 from eagletui.core.draft_vocabulary import choose_vocabulary, read_vocabulary
 from eagletui.core.errors import RunError
 from eagletui.core.features import DTYPES, DType, FeatureLayers
@@ -27,7 +28,7 @@ from eagletui.export.ledger_ids import ledger_digests
 from eagletui.export.trainer_files import read_record, trainer_rows
 from eagletui.export.trainer_folder import JOURNAL, ExportedRow, TrainerManifest, read_rows
 from eagletui.export.vocabulary import load_vocabulary, vocabulary_digest
-from eagletui.extract.checks import Check, Comparing, Faults, Verdict, judge, worth_comparing
+from eagletui.extract.checks import Comparing, judge, worth_comparing
 from eagletui.extract.shards import Record, hash_file
 from eagletui.models.checkpoint import read_checkpoint
 from eagletui.models.load import TargetModel, load_target

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from eagletui.core.checks import Check, Faults
 from eagletui.core.draft_vocabulary import DEFAULT_SIZE
 from eagletui.export import target_head
 from eagletui.export.mapping import MAPPING_FILE
 from eagletui.export.trainer_folder import TrainerManifest
 from eagletui.export.training import DRAFT_CONFIG, PROMPTS_FILE, SPECFORGE_CONFIG
-from eagletui.extract.checks import Check, Faults
 from eagletui.models.checkpoint import Checkpoint
 
 

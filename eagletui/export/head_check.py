@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 import torch
 from safetensors import SafetensorError, safe_open
 
+from eagletui.core.checks import Check, Faults
 from eagletui.export import target_head
-from eagletui.extract.checks import Check, Faults
 from eagletui.models.checkpoint import Checkpoint
 from eagletui.models.identity import weight_places
 

@@ -12,12 +12,12 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load
 
+from eagletui.core.checks import Faults
 from eagletui.core.features import AUX_LAYERS, SLOTS
 from eagletui.export import prepared
 from eagletui.export.trainer_folder import ExportedRow, TrainerManifest
 from eagletui.export.training import PROMPTS_FILE
 from eagletui.extract import fp8
-from eagletui.extract.checks import Faults
 from eagletui.extract.shards import Record
 
 _SPECULATORS_KEYS: Final = ("hidden_states", "token_ids")

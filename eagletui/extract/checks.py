@@ -1,13 +1,12 @@
-"""Questions that a verification asks, their answers, and what comparisons with the model say."""
+"""What comparisons of stored features with the model say, and which samples to compare."""
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final, Literal
 
+from eagletui.core.checks import Check, Faults
 from eagletui.core.features import FeatureLayers
-from eagletui.core.text import clean_line
 from eagletui.extract.capture import Capture
 from eagletui.extract.replay import Comparison, LastNorm, compare
 from eagletui.extract.shards import Record
@@ -22,8 +21,6 @@ TELLING_TOKENS: Final = 1000
 LEAST_COMPARED: Final = 16
 MOST_COMPARED: Final = 256
 _ONE_IN: Final = 500
-
-_SHOWN: Final = 3
 
 
 def worth_comparing(samples: int, files: int) -> int:
@@ -51,65 +48,6 @@ def spread_over(sizes: Sequence[int], count: int, seed: int) -> set[int]:
     picked = set(firsts[:count])
     others = [number for number in range(starts[-1]) if number not in picked]
     return picked | set(chance.sample(others, k=min(len(others), count - len(picked))))
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One question and its answer."""
-
-    name: str
-    ok: bool
-    level: Literal["error", "warn"]
-    """An `error` that is not ok makes the folder bad; a `warn` only asks for a look."""
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """Everything that was checked."""
-
-    checks: tuple[Check, ...]
-    samples: int
-    rows: int
-    shards: int
-    """Files with features that were read."""
-    compared: int
-    """Samples that a fresh forward was run over."""
-    looked_at: tuple[str, ...] = ()
-    """Paths of a features folder's shards that were looked at: not those that a trainer acknowledged."""
-
-    @property
-    def ok(self) -> bool:
-        """No check of level error failed."""
-        return all(check.ok or check.level == "warn" for check in self.checks)
-
-    @property
-    def to_look_at(self) -> tuple[str, ...]:
-        """Names of the checks that only ask for a look."""
-        return tuple(check.name for check in self.checks if not check.ok and check.level == "warn")
-
-
-@dataclass(slots=True)
-class Faults:
-    """Faults of one kind, the first few in words."""
-
-    name: str
-    fine: str
-    """What to say where there are none."""
-    level: Literal["error", "warn"] = "error"
-    shown: list[str] = field(default_factory=list)
-    count: int = 0
-
-    def add(self, text: str) -> None:
-        """Count one."""
-        self.count += 1
-        if len(self.shown) < _SHOWN:
-            self.shown.append(clean_line(text, 300))
-
-    def check(self) -> Check:
-        """Return the answer."""
-        rest = f" and {self.count - len(self.shown)} more" if self.count > len(self.shown) else ""
-        return Check(self.name, not self.count, self.level, "; ".join(self.shown) + rest if self.count else self.fine)
 
 
 class Comparing:

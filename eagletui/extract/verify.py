@@ -8,11 +8,12 @@ from typing import Final
 
 import torch
 
+from eagletui.core.checks import Check, Faults, Verdict
 from eagletui.core.errors import RunError
 from eagletui.core.features import sampled_mask
 from eagletui.extract import widened
 from eagletui.extract.acknowledged import gone_shards
-from eagletui.extract.checks import Check, Comparing, Faults, Verdict, judge, spread_over, worth_comparing
+from eagletui.extract.checks import Comparing, judge, spread_over, worth_comparing
 from eagletui.extract.manifest import (
     SHARD_LIST,
     ListedShard,

@@ -4,7 +4,8 @@ from itertools import accumulate
 
 import pytest
 
-from eagletui.extract.checks import Verdict, judge, spread_over, worth_comparing
+from eagletui.core.checks import Verdict
+from eagletui.extract.checks import judge, spread_over, worth_comparing
 from eagletui.extract.replay import Comparison, Limits
 
 

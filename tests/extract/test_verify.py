@@ -14,10 +14,10 @@ from safetensors import safe_open
 from safetensors.torch import save
 
 from eagletui.cli.app import main
+from eagletui.core.checks import Verdict
 from eagletui.core.features import feature_layers, row_bytes
 from eagletui.core.gauges import read_detail
 from eagletui.extract.capture import Capture
-from eagletui.extract.checks import Verdict
 from eagletui.extract.manifest import ListedShard, read_manifest, read_shard_list, write_manifest, write_shard_list
 from eagletui.extract.shards import hash_file
 from eagletui.extract.verify import features_folder, verify

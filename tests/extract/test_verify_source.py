@@ -8,7 +8,7 @@ import pytest
 from safetensors import safe_open
 from safetensors.torch import save
 
-from eagletui.extract.checks import Verdict
+from eagletui.core.checks import Verdict
 from eagletui.extract.manifest import SHARD_LIST, read_shard_list
 from eagletui.extract.shards import hash_file
 from eagletui.extract.verify import verify
