@@ -99,8 +99,8 @@ class Capture:
         self.widens = widened.is_needed(self.device_kind, target.dtype)
         """All but `one_by_one` multiplies in float32, because this CPU has no faster way."""
         config = target.decoder.config.get_text_config(decoder=True)
-        self.budget_tokens = budget_of(self.device_kind, config)
-        """Row length of a pack."""
+        self.budget = budget_of(self.device_kind, config)
+        """How long packs may be."""
         capability = torch.cuda.get_device_capability(target.device) if self.device_kind == "cuda" else None
         self.kernel = attention.choose_kernel(self.device_kind, target.dtype, capability, config)
         self._transfer = transfer_of(torch.device(target.device))

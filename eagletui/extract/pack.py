@@ -1,10 +1,10 @@
 """Choose which samples share a forward."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 _CPU_TOKENS: Final = (512, 1024)
-"""Row length on a CPU, least and most."""
+"""Row lengths on a CPU, see `Budget`."""
 
 _CPU_NUMBERS: Final = 2**21
 """Of the widest activation of a row on a CPU, 4 MiB in 16 bits, as long as the row does not get too short for it."""
@@ -13,7 +13,25 @@ _DEVICE_TOKENS: Final = 16_384
 """Row length elsewhere."""
 
 
-def budget_of(device_kind: str, text_config: Any) -> int:
+class Budget(NamedTuple):
+    """How long rows may be."""
+
+    tokens: int
+    """Whatever the samples."""
+    beside_longer: int
+    """Where a sample is so long, so that its row needs the most memory anyway."""
+
+    def among(self, longest: int) -> int:
+        """Return how long rows may be if the longest sample has `longest` tokens."""
+        return max(self.tokens, min(self.beside_longer, longest))
+
+    @classmethod
+    def after(cls, tokens: int) -> "Budget":
+        """Return the budget after a row of `tokens` was too long for the device: half of it, whatever the samples."""
+        return cls(max(1, tokens // 2), max(1, tokens // 2))
+
+
+def budget_of(device_kind: str, text_config: Any) -> Budget:
     """Return how long rows should be: long enough to fill the device, short enough for its caches and its memory.
 
     On a CPU the time to start operations counts in small models and the caches in large ones. Rows of 1,024 instead of
@@ -25,11 +43,11 @@ def budget_of(device_kind: str, text_config: Any) -> int:
         text_config: transformers' config of the decoder.
     """
     if device_kind != "cpu":
-        return _DEVICE_TOKENS
+        return Budget(_DEVICE_TOKENS, _DEVICE_TOKENS)
     inner = getattr(text_config, "intermediate_size", None)
     widest = inner if isinstance(inner, int) else 4 * int(text_config.hidden_size)
     least, most = _CPU_TOKENS
-    return min(most, max(least, _CPU_NUMBERS // widest))
+    return Budget(least, min(most, max(least, _CPU_NUMBERS // widest)))
 
 
 def plan_packs(lengths: Sequence[int], budget_tokens: int) -> tuple[tuple[int, ...], ...]:
