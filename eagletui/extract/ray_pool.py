@@ -8,11 +8,12 @@ name that no row will point to.
 """
 
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import ray
 import torch
@@ -26,6 +27,7 @@ from eagletui.extract.computing import Backend
 from eagletui.extract.engines import Order, open_backend
 from eagletui.extract.host_folders import HostFolders
 from eagletui.extract.shard_job import GrownShard, ShardJob, ShardMade, compute_shard, publish_shard
+from eagletui.extract.space import FULL
 from eagletui.extract.storage import growing_on_host, open_storage
 from eagletui.models.facts import ModelFacts
 
@@ -40,13 +42,17 @@ _AT_ONCE: Final = 2
 """Calls that an actor works on: one shard is computed and one is published."""
 
 
+NextJob = Callable[[], "ShardJob | Literal['later'] | None"]
+"""Asked for a job when a worker is free. `later`: there is one that cannot be begun yet. None: there is none now."""
+
+
 class Failure(NamedTuple):
     """A job that did not become a shard."""
 
     job: ShardJob
     why: str
     by_itself: bool
-    """The worker lived and said no; else the worker or its node was lost, which is no fault of the job."""
+    """The worker lived and said no; else it, its node or its disk's room was lost, which is no fault of the job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,12 +170,12 @@ class RayPool:
         return self.ready
 
     def work(
-        self, next_job: Callable[[], ShardJob | None], go_on: Callable[[], bool], poll_s: float = 0.5
+        self, next_job: NextJob, go_on: Callable[[], bool], poll_s: float = 0.5
     ) -> Iterator[ShardMade | Failure | None]:
         """Make shards until there are no jobs and none is under way.
 
         Args:
-            next_job: asked whenever a worker is free; None: there is none now.
+            next_job: see there.
             go_on: False hands out nothing more; what is under way is waited for.
             poll_s: longest time between two yields.
 
@@ -186,7 +192,11 @@ class RayPool:
             if not busy and is_out:
                 return
             starting = {worker.starting: worker for worker in self._workers if worker.starting is not None}
-            done, _ = ray.wait([*busy, *starting], num_returns=1, timeout=poll_s) if busy or starting else ([], [])
+            done: list[Any] = []
+            if busy or starting:
+                done, _ = ray.wait([*busy, *starting], num_returns=1, timeout=poll_s)
+            else:
+                time.sleep(poll_s)  # nothing tells when a disk has room
             if not done:
                 yield None
             for reference in done:
@@ -203,7 +213,7 @@ class RayPool:
             self._drop(worker)
         self._workers.clear()
 
-    def _hand_out(self, next_job: Callable[[], ShardJob | None], go_on: Callable[[], bool]) -> bool:
+    def _hand_out(self, next_job: NextJob, go_on: Callable[[], bool]) -> bool:
         """Give every worker that is free a job; True where there is none left, or none is to be begun."""
         for worker in self._workers:
             if not go_on():
@@ -212,6 +222,8 @@ class RayPool:
                 job = next_job()
                 if job is None:
                     return True
+                if job == "later":
+                    return False
                 worker.computing = _Task(job, worker.actor.compute.remote(job))
         return not go_on()
 
@@ -261,7 +273,7 @@ class RayPool:
         except RayTaskError as error:
             # Its own fault or the job's: a fresh one tells which. What else it has under way may succeed.
             worker.is_retired = True
-            outcomes.append(Failure(task.job, _short(error), by_itself=True))
+            outcomes.append(Failure(task.job, _short(error), by_itself=not _says_full(error)))
         except RayError as error:
             lost = worker.jobs
             self._retire(worker)
@@ -326,6 +338,12 @@ def worker_share(device: str, gpus: float) -> tuple[float, float]:
     if device != "cpu" and ray.cluster_resources().get("GPU", 0):
         return gpus, 1.0
     return 0.0, 1.0
+
+
+def _says_full(error: RayTaskError) -> bool:
+    """Tell whether a disk had no room: the worker's own, or another program took what the driver had counted on."""
+    cause = error.cause
+    return isinstance(cause, OSError) and cause.errno in FULL
 
 
 def _short(error: BaseException) -> str:

@@ -32,7 +32,7 @@ from eagletui.extract.preflight import Need, foresee, require_room, short_of, wa
 from eagletui.extract.run_folder import agree_with_ledger, describe_run
 from eagletui.extract.shard_writer import ShardWriter
 from eagletui.extract.shards import IdsSample, SealedShard, orphan_bytes
-from eagletui.extract.space import DiskSpace
+from eagletui.extract.space import DiskGate, DiskSpace
 from eagletui.extract.storage import FolderStorage, Storage, open_storage
 from eagletui.files.locked import is_locked
 from eagletui.ledger.orders import Feature
@@ -84,6 +84,7 @@ class RunExtractor:
         self.phase: Phase = "starting"
         self.source = LedgerSource(reader)
         self._disk = choices.space or DiskSpace.below(folder.features_dir)
+        self.gate = DiskGate(self._disk, self.report)
         self._manifest: Manifest | None = None
         self._backend: Described | None = None
         self._row_bytes: int | None = None
@@ -214,7 +215,7 @@ class RunExtractor:
         """Have shards made on a cluster."""
         self.phase = "extracting"
         while True:
-            cluster.make_shards(self, capacity_rows)
+            cluster.make_shards(self, stored, capacity_rows)
             if self.stop.is_set() or (self.is_over() and not self.source.has_waiting()):
                 cluster.remove_losers(self)
                 return self.progress
@@ -385,7 +386,7 @@ class RunExtractor:
         )
 
     def _phase(self) -> str:
-        if self._shard_writer is not None and self._shard_writer.waits_for_space:
+        if self.gate.is_closed or (self._shard_writer is not None and self._shard_writer.waits_for_space):
             return "waiting for disk space"
         if self._shard_writer is not None and self._shard_writer.is_held:
             return "waiting for the trainer"

@@ -8,7 +8,7 @@ from typing import Final, Literal, Protocol
 
 import ray
 
-from eagletui.core.features import FeatureLayers
+from eagletui.core.features import FeatureLayers, Stored, folder_bytes
 from eagletui.core.reports import Report
 from eagletui.core.text import clean_line
 from eagletui.extract.engines import Order
@@ -16,6 +16,7 @@ from eagletui.extract.gather import Progress
 from eagletui.extract.ray_pool import Asked, Failure, RayPool, connect, disconnect, worker_share
 from eagletui.extract.shard_job import ShardJob, ShardMade, plan_jobs
 from eagletui.extract.shards import IdsSample, SealedShard
+from eagletui.extract.space import DiskGate
 from eagletui.extract.storage import Storage
 from eagletui.models.facts import ModelFacts
 
@@ -33,6 +34,8 @@ class Work(Protocol):
 
     progress: Progress
     storage: Storage
+    gate: DiskGate
+    """Of the disk of the features folder."""
 
     def report(self, level: Literal["info", "warn", "error"], kind: str, message: str) -> None:
         """Tell what people should know."""
@@ -76,6 +79,8 @@ class Cluster:
     _buffer: list[IdsSample] = field(default_factory=list)
     _strikes: Counter[int] = field(default_factory=Counter)
     _losses: Counter[int] = field(default_factory=Counter)
+    _under_way: dict[int, int] = field(default_factory=dict)
+    """Bytes of the shards that workers make on this disk, by number."""
     _number: int = 0
 
     @property
@@ -88,18 +93,32 @@ class Cluster:
         self.pool.close()
         disconnect()
 
-    def make_shards(self, work: Work, capacity_rows: int) -> Progress:
-        """Make shards until nothing is left.
+    def make_shards(self, work: Work, stored: Stored, capacity_rows: int) -> Progress:
+        """Make shards until nothing is left; where they go to this disk, none is begun that it has no room for.
 
         Args:
             work: the run.
+            stored: how states lie on disk.
             capacity_rows: tokens of a full shard.
 
         Raises:
             RunError: no worker starts.
         """
         self._number = work.next_number()
-        for outcome in self.pool.work(lambda: self._next(work, capacity_rows), lambda: not work.is_stopping()):
+        self._under_way.clear()
+
+        def next_job() -> ShardJob | Literal["later"] | None:
+            job = self._next(work, capacity_rows)
+            if job is None or work.storage.seals_into is None:
+                return job
+            needed = folder_bytes(job.rows, self.facts.hidden_size, stored)
+            if not work.gate.lets_through(needed + sum(self._under_way.values())):
+                self._again.appendleft(job)
+                return "later"
+            self._under_way[job.number] = needed
+            return job
+
+        for outcome in self.pool.work(next_job, lambda: not work.is_stopping()):
             if isinstance(outcome, ShardMade):
                 self._take(outcome, work)
             elif isinstance(outcome, Failure):
@@ -135,6 +154,7 @@ class Cluster:
 
     def _take(self, made: ShardMade, work: Work) -> None:
         """Check what a worker published, and let it count."""
+        self._under_way.pop(made.number, None)
         for refused in made.refused:
             work.refuse(refused.sample, refused.why)
         self.choice = made.capture
@@ -152,6 +172,7 @@ class Cluster:
     def _fail(self, failure: Failure, work: Work) -> None:
         """Give a job to another worker, or give it up."""
         number = failure.job.number
+        self._under_way.pop(number, None)
         tally, most = (self._strikes, MOST_FAILURES) if failure.by_itself else (self._losses, MOST_LOSSES)
         tally[number] += 1
         if tally[number] < most:

@@ -1,6 +1,5 @@
 """Write shards while their records are computed, in threads of their own."""
 
-import errno
 import threading
 import time
 from collections import deque
@@ -19,7 +18,7 @@ from eagletui.extract.byte_ring import ByteRing
 from eagletui.extract.open_shard import OpenShard, ShardKind
 from eagletui.extract.shard_file import ShardFile
 from eagletui.extract.shards import IdsSample, SealedShard
-from eagletui.extract.space import DiskSpace, size_text
+from eagletui.extract.space import FULL, DiskSpace, size_text
 from eagletui.extract.storage import FolderStorage, Storage, growing_in, new_attempt, publish_sealed
 
 QUEUE_BYTES: Final = 64 * 1024 * 1024
@@ -27,7 +26,6 @@ QUEUE_BYTES: Final = 64 * 1024 * 1024
 
 _SPACE_POLL_S: Final = 2.0
 _HOLD_POLL_S: Final = 0.2
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class ShardWriter:
@@ -332,7 +330,7 @@ class ShardWriter:
                 try:
                     write()
                 except OSError as error:
-                    if error.errno not in _FULL or was_refused:
+                    if error.errno not in FULL or was_refused:
                         raise
                     was_refused = True
                     continue

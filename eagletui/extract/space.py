@@ -1,5 +1,6 @@
 """How much room is left where features go."""
 
+import errno
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,6 +8,10 @@ from pathlib import Path
 from typing import Final, Self
 
 from eagletui.core.disk_outlook import LOW_WATER_BYTES
+from eagletui.core.reports import Report
+
+FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+"""What the system says where a disk, or somebody's share of it, has no room."""
 
 _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 
@@ -33,6 +38,33 @@ class DiskSpace:
         """Return what features may still take; negative below the low-water mark."""
         status = self.statvfs(self.folder)
         return status.f_bavail * status.f_frsize + self.removable_bytes - self.low_water_bytes
+
+
+class DiskGate:
+    """Tells whether a disk takes what comes next; says so once where it does not, and once when it does again."""
+
+    def __init__(self, space: DiskSpace, report: Report) -> None:
+        """Take the disk; it counts as having room until somebody asks."""
+        self._space = space
+        self._report = report
+        self.is_closed = False
+
+    def lets_through(self, needed_bytes: int) -> bool:
+        """Tell whether so much more fits above the low-water mark."""
+        free = self._space.free_bytes()
+        if free >= needed_bytes:
+            if self.is_closed:
+                self._report("info", "disk_freed", "The disk has room again; extraction goes on.")
+            self.is_closed = False
+        elif not self.is_closed:
+            self.is_closed = True
+            self._report(
+                "warn",
+                "disk_low",
+                f"Extraction waits: the next shards need {size_text(needed_bytes)}, and {self._space.folder} has "
+                f"{size_text(max(0, free))} to give. Free space on that disk; nothing is lost.",
+            )
+        return not self.is_closed
 
 
 def size_text(size_bytes: int) -> str:

@@ -1,26 +1,33 @@
 """How the driver has the workers of a cluster overlap computing and publishing, on a real Ray of one worker."""
 
+import errno
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from eagletui.core.features import FeatureLayers, folder_bytes
 from eagletui.extract.engines import Order
 from eagletui.extract.shard_job import ShardJob, ShardMade
 from eagletui.extract.shards import IdsSample
+from eagletui.extract.space import DiskGate
+from eagletui.extract.storage import FolderStorage
+from tests.extract.small_shards import Disk
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(120)]
 
 PATIENCE_S = 30.0
 JOBS = 5
+SHARDS = 3
 
 
 class Meeting:
     """A worker that publishes a shard only once the next one is being computed, and notes what came when.
 
-    Shard 2 fails while it is computed, by its own fault.
+    A shard of a sample `bad` fails while it is computed, by its own fault; one of `full` finds no room on the disk.
     """
 
     def __init__(self, _asked: Any) -> None:
@@ -36,8 +43,10 @@ class Meeting:
     def compute(self, job: ShardJob) -> None:
         self.log.append(f"compute {job.number}")
         self.computing[job.number].set()
-        if job.number == 2 and job.samples[0].key == "bad":
+        if job.samples[0].key == "bad":
             raise ValueError("no such shard")
+        if job.samples[0].key == "full":
+            raise OSError(errno.ENOSPC, "No space left on device")
 
     def publish(self, number: int) -> ShardMade:
         overlapped = self.computing[number + 1].wait(PATIENCE_S)
@@ -85,3 +94,57 @@ def test_a_shard_that_cannot_be_computed_does_not_cost_the_one_that_is_being_pub
     (failure,) = [one for one in outcomes if isinstance(one, Failure)]
     assert (failure.job.number, failure.by_itself, "no such shard" in failure.why) == (2, True, True)
     assert [one.number for one in outcomes if isinstance(one, ShardMade)] == [1, 4]
+
+
+def test_a_disk_without_room_is_no_fault_of_the_job(pool: Any) -> None:
+    jobs = [_job(1, "full")]
+    (failure,) = [one for one in pool.work(lambda: jobs.pop(0) if jobs else None, lambda: True) if one is not None]
+    assert (failure.job.number, failure.by_itself) == (1, False)
+    assert "No space left" in failure.why
+
+
+def test_a_job_that_cannot_be_begun_yet_is_waited_for_although_no_worker_is_busy(pool: Any) -> None:
+    answers: list[Any] = ["later", "later", "later", _job(4)]
+    made = [one for one in pool.work(lambda: answers.pop(0) if answers else None, lambda: True, poll_s=0.01)]
+    assert [one.number for one in made if one is not None] == [4]
+    assert made.count(None) >= 3
+
+
+def test_no_shard_is_begun_that_the_disk_has_no_room_for_beside_those_under_way(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    from eagletui.extract.gather import Progress
+    from eagletui.extract.run_on_ray import Cluster
+
+    each = folder_bytes(2, 8, "bfloat16")
+    disk, said = Disk(2 * each - 1), []
+    gate = DiskGate(disk.space(tmp_path), lambda _level, kind, _message: said.append(kind))
+    samples = [IdsSample(f"s{number}", (1, 2), (0, 1)) for number in range(SHARDS)]
+    begun: list[int] = []
+
+    class OneByOne:
+        """A pool whose workers make shard after shard; a person frees the disk when nothing is under way."""
+
+        def work(self, next_job: Any, _go_on: Any) -> Iterator[ShardMade]:
+            while (job := next_job()) is not None:
+                begun.append(job.number)
+                is_last = len(begun) == SHARDS
+                assert next_job() == (None if is_last else "later"), "a second one beside it does not fit"
+                yield ShardMade(job.number, None, None, (), "", 0.0, "here")
+                disk.free_bytes = 0
+                assert next_job() == (None if is_last else "later"), "nothing is under way, and the disk is full"
+                disk.free_bytes = 2 * each - 1
+
+    work = SimpleNamespace(
+        progress=Progress(),
+        storage=FolderStorage(tmp_path),
+        gate=gate,
+        take=lambda limit: [samples.pop() for _ in range(min(limit, len(samples)))],
+        is_over=lambda: True,
+        is_stopping=lambda: False,
+        next_number=lambda: 0,
+        step=lambda: None,
+    )
+    cluster = Cluster(OneByOne(), "", SimpleNamespace(hidden_size=8), FeatureLayers(8, (2, 4, 5)))  # type: ignore[arg-type]
+    cluster.make_shards(work, "bfloat16", capacity_rows=2)
+    assert begun == [0, 1, 2]
+    assert said[:2] == ["disk_low", "disk_freed"]
