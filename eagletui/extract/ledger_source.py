@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -45,26 +46,32 @@ class LedgerSource:
     """Changed by the thread that takes alone."""
     _given_back: deque[int] = field(default_factory=deque)
     """Committed, and not removed from the set yet."""
+    _after: int = 0
+    """The sample that the pass through the ledger has come to; 0: the next one begins."""
     _seen_version: int | None = None
+    """Of the ledger when the last pass began."""
 
     def take(self, limit: int) -> list[IdsSample]:
         """Return up to `limit` samples that were not handed out before, or were handed out and given back.
 
-        Returns nothing without a look into the tables where nothing was committed since the last empty answer.
+        Goes through the ledger by id, and begins anew at the end: what is left out of `only` or cannot be computed is
+        looked at once a pass. Returns nothing without a look into the tables where nothing was committed since a pass
+        began that has ended.
         """
-        came_back = self._take_back()
-        version = self.reader.data_version()
-        if version == self._seen_version and not came_back:
-            return []
-        self._seen_version = version
-        found: list[IdsSample] = []
-        for sample in self._waiting():
-            if len(found) == limit:
-                self._seen_version = None
-                break
-            found.append(sample)
-        self._taken.update(sample.sample_id for sample in found if sample.sample_id is not None)
-        return found
+        while True:
+            self._take_back()
+            began = self._after
+            if not began:
+                version = self.reader.data_version()
+                if version == self._seen_version:
+                    return []
+                self._seen_version = version
+            found = list(islice(self._waiting(began), limit))
+            self._taken.update(sample.sample_id for sample in found if sample.sample_id is not None)
+            is_at_end = len(found) < limit
+            self._after = 0 if is_at_end else found[-1].sample_id or 0
+            if found or not began:
+                return found
 
     def give_back(self, sample_ids: Iterable[int]) -> None:
         """Let samples be handed out again where the ledger still lists them, as after a rebuild.
@@ -75,24 +82,20 @@ class LedgerSource:
 
     def has_waiting(self) -> bool:
         """Tell whether any sample could be handed out now."""
-        if self._take_back():
-            self._seen_version = None
-        return next(self._waiting(), None) is not None
+        self._take_back()
+        return next(self._waiting(0), None) is not None
 
     def is_finished(self) -> bool:
         """Tell whether the run is over, so that no sample comes any more."""
         return self.reader.run().state in FINISHED_RUNS
 
-    def _take_back(self) -> bool:
-        """Forget that samples were handed out which came back; False where none did. No page is being read."""
-        came_back = False
+    def _take_back(self) -> None:
+        """Forget that samples were handed out which came back, and let another pass look for them. No page is read."""
         while self._given_back:
             self._taken.discard(self._given_back.popleft())
-            came_back = True
-        return came_back
+            self._seen_version = None
 
-    def _waiting(self) -> Iterator[IdsSample]:
-        after = 0
+    def _waiting(self, after: int) -> Iterator[IdsSample]:
         while page := self.reader.to_extract(_PAGE, after):
             for row in page:
                 after = row.sample_id
