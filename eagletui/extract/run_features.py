@@ -34,6 +34,7 @@ from eagletui.extract.shard_writer import ShardWriter
 from eagletui.extract.shards import IdsSample, SealedShard, orphan_bytes
 from eagletui.extract.space import DiskGate, DiskSpace
 from eagletui.extract.storage import FolderStorage, Storage, open_storage
+from eagletui.extract.target_tokenizer import compare_tokenizer
 from eagletui.files.locked import is_locked
 from eagletui.ledger.orders import Feature
 from eagletui.ledger.reader import LedgerReader
@@ -176,6 +177,9 @@ class RunExtractor:
             self.report,
         )
         warn_of_other_weights(self._manifest.served_quantizations, facts.quantization, facts.path, self.report)
+        tokenizer = compare_tokenizer(facts.path, self._manifest.tokenizer_hash, self.folder.vocabulary_path)
+        if tokenizer is not None and not tokenizer.ok:
+            self.report("warn", "tokenizer_differs", f"The target's tokenizer: {tokenizer.detail}.")
         if not self.choices.follow:
             self.choices.start(samples, tokens)
         capacity = rows_per_shard(config.extract.shard_mib, facts.hidden_size, stored)

@@ -25,10 +25,12 @@ from eagletui.extract.manifest import (
 from eagletui.extract.shards import Record, ShardReader, hash_file
 from eagletui.extract.source_file import SourceFile, find_source
 from eagletui.extract.storage import open_storage
+from eagletui.extract.target_tokenizer import compare_tokenizer
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_features import FeaturesReader, StoredFeature
 from eagletui.ledger.rows import RunRow
 from eagletui.models.load import TargetModel, load_target
+from eagletui.runs.folder import RunFolder
 
 _SEED: Final = 7
 
@@ -99,6 +101,7 @@ def verify(
     checks = [
         *reading.checks(listed),
         _manifest(manifest, target, run),
+        *_tokenizer(manifest, target, ledger),
         *_against_model(manifest, target, comparing, is_any_there=bool(listed)),
     ]
     rows = sum(shard.rows for shard in listed)
@@ -283,6 +286,12 @@ def _manifest(manifest: Manifest, target: TargetModel, run: RunRow | None) -> Ch
         if stated != found:
             faults.add(f"{name} is {stated!r}, found {found!r}")
     return faults.check()
+
+
+def _tokenizer(manifest: Manifest, target: TargetModel, ledger: Path) -> Iterator[Check]:
+    check = compare_tokenizer(target.path, manifest.tokenizer_hash, RunFolder(ledger.parent).vocabulary_path)
+    if check is not None:
+        yield check
 
 
 def _against_model(

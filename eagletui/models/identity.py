@@ -3,6 +3,8 @@
 import json
 import mmap
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -25,6 +27,7 @@ _GGUF_ARRAY: Final = 9
 _GGUF_FILE_TYPE: Final = "general.file_type"
 _GGUF_HIDDEN_SIZE: Final = ".embedding_length"
 _GGUF_CONTEXT: Final = ".context_length"
+_GGUF_PIECES: Final = "tokenizer.ggml.tokens"
 
 
 class ModelHash(NamedTuple):
@@ -152,6 +155,27 @@ def gguf_context(path: Path) -> int | None:
     return _gguf_number(path, _GGUF_CONTEXT)
 
 
+def gguf_pieces(path: Path) -> list[str]:
+    """Read the pieces of the tokenizer in a `.gguf` file, by id, as it spells them; empty where it holds none.
+
+    Raises:
+        ModelError: the header cannot be read.
+    """
+    with _gguf_header(path) as blob:
+        for key, kind, position in _gguf_values(blob):
+            if key != _GGUF_PIECES or kind != _GGUF_ARRAY:
+                continue
+            element, count = struct.unpack_from("<IQ", blob, position)
+            if element != _GGUF_STRING:
+                break
+            pieces, position = [], position + 12
+            for _ in range(count):
+                piece, position = _gguf_string(blob, position)
+                pieces.append(piece)
+            return pieces
+    return []
+
+
 def _read_config(config: Path) -> dict[str, Any]:
     try:
         content = json.loads(config.read_text(encoding="utf-8"))
@@ -185,22 +209,35 @@ def _number_kinds(quantization: dict[str, Any]) -> list[str]:
 
 
 def _gguf_number(path: Path, wanted: str) -> int | None:
-    """Read the number whose key ends as wanted (github.com/ggml-org/ggml/blob/master/docs/gguf.md)."""
+    """Read the number whose key ends as wanted."""
+    with _gguf_header(path) as blob:
+        for key, kind, position in _gguf_values(blob):
+            if key.endswith(wanted) and kind in _GGUF_SCALARS:
+                return int(struct.unpack_from(_GGUF_SCALARS[kind], blob, position)[0])
+    return None
+
+
+@contextmanager
+def _gguf_header(path: Path) -> Iterator[mmap.mmap]:
+    """Map a file; what is wrong with it while its header is read is a `ModelError`."""
     try:
         with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as blob:
             if blob[:4] != b"GGUF":
                 raise ModelError(f"{path} is not a GGUF file: it does not begin with the letters GGUF.")
-            (pairs,) = struct.unpack_from("<Q", blob, 16)
-            position = 24
-            for _ in range(pairs):
-                key, position = _gguf_string(blob, position)
-                (kind,) = struct.unpack_from("<I", blob, position)
-                if key.endswith(wanted) and kind in _GGUF_SCALARS:
-                    return int(struct.unpack_from(_GGUF_SCALARS[kind], blob, position + 4)[0])
-                position = _after_gguf_value(blob, position + 4, kind)
+            yield blob
     except (OSError, ValueError, KeyError, struct.error) as error:
         raise ModelError(f"The header of {path} cannot be read: {error}") from error
-    return None
+
+
+def _gguf_values(blob: mmap.mmap) -> Iterator[tuple[str, int, int]]:
+    """Yield key, type and position of each value (github.com/ggml-org/ggml/blob/master/docs/gguf.md)."""
+    (pairs,) = struct.unpack_from("<Q", blob, 16)
+    position = 24
+    for _ in range(pairs):
+        key, position = _gguf_string(blob, position)
+        (kind,) = struct.unpack_from("<I", blob, position)
+        yield key, kind, position + 4
+        position = _after_gguf_value(blob, position + 4, kind)
 
 
 def _gguf_string(blob: mmap.mmap, position: int) -> tuple[str, int]:
