@@ -40,11 +40,16 @@ def export_parquet(
         InputError: pyarrow is not installed, or a picked id is not one of the run's.
         RunError: there is nothing to export, or the folder cannot be written.
     """
-    _require_pyarrow()
+    require_pyarrow()
     return export_tokens(folder, out, DATA_FILE, FORMAT, _Groups, also=also, only=only, validation_name=VALIDATION_FILE)
 
 
-def _require_pyarrow() -> Any:
+def require_pyarrow() -> Any:
+    """Return the package that reads and writes Parquet.
+
+    Raises:
+        InputError: it is not installed; names the command.
+    """
     try:
         import pyarrow
     except ImportError as error:
@@ -55,7 +60,12 @@ def _require_pyarrow() -> Any:
     return pyarrow
 
 
-def _schema(arrow: Any) -> Any:
+def schema(arrow: Any) -> Any:
+    """Return the columns of a file.
+
+    Args:
+        arrow: the package.
+    """
     return arrow.schema(
         {
             "data_id": arrow.string(),
@@ -80,11 +90,11 @@ class _Groups:
     """Rows gathered into row groups."""
 
     def __init__(self, stream: CountedStream) -> None:
-        self._arrow = _require_pyarrow()
+        self._arrow = require_pyarrow()
         from pyarrow.parquet import ParquetWriter
 
         self._file = self._arrow.PythonFile(stream, mode="w")
-        self._writer = ParquetWriter(self._file, _schema(self._arrow), compression="zstd")
+        self._writer = ParquetWriter(self._file, schema(self._arrow), compression="zstd")
         self._rows: list[dict[str, Any]] = []
         self._tokens = 0
 
@@ -117,5 +127,5 @@ class _Groups:
 
     def _write_group(self) -> None:
         if self._rows:
-            self._writer.write_table(self._arrow.Table.from_pylist(self._rows, schema=_schema(self._arrow)))
+            self._writer.write_table(self._arrow.Table.from_pylist(self._rows, schema=schema(self._arrow)))
         self._rows, self._tokens = [], 0

@@ -157,6 +157,7 @@ def export_tokens(
                     + (f": {_listed(census)} are left out." if census.left_out else " yet.")
                 )
             described = _describe(reader, census, also, form, name, stream)
+            described["ledger"] = str(folder.ledger_path.absolute())
             if only is None:
                 described["validation_rows"] = validation_rows
                 if apart is not None:

@@ -94,7 +94,7 @@ def export_torchspec(
     try:
         entries.mkdir(mode=0o700, parents=True, exist_ok=True)
         files = [tokens.file, *([] if tokens.validation_file is None else [tokens.validation_file])]
-        places = {data: entries / f"{_key(data, config)}.pt" for data in files}
+        places = {data: entries / f"{cache_key(data, config)}.pt" for data in files}
         for data, place in places.items():
             with Replacement(place) as stream:
                 stream.write(_entry(data))
@@ -139,7 +139,13 @@ def layers_of(folder: RunFolder, model: Path) -> LayerOutputs | None:
     return feature_layers(1 + max(chosen), chosen).outputs
 
 
-def _key(data: Path, config: TorchSpecConfig) -> str:
+def cache_key(data: Path, config: TorchSpecConfig) -> str:
+    """Return the name that TorchSpec looks for, for the data file as it lies on the disk now.
+
+    Args:
+        data: the data file, absolute.
+        config: of the training.
+    """
     return hashlib.md5(cache_string(data, config).encode(), usedforsecurity=False).hexdigest()
 
 

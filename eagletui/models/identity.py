@@ -129,6 +129,21 @@ def stored_hidden_size(path: Path) -> int | None:
     return None
 
 
+def stored_vocabulary(path: Path) -> int | None:
+    """Read how many token ids a model has without loading it; None where its files do not say.
+
+    Raises:
+        ModelError: the config or the header cannot be read.
+    """
+    if path.is_file():
+        return len(gguf_pieces(path)) or None
+    content = _read_config(path / "config.json")
+    for section in (content.get("text_config"), content):
+        if isinstance(section, dict) and isinstance(section.get("vocab_size"), int):
+            return int(section["vocab_size"])
+    return None
+
+
 def stored_positions(path: Path) -> int | None:
     """Read the positions that a model's own encoding reaches, see `positions_reached`; None where its files say none.
 

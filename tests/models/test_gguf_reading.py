@@ -5,12 +5,15 @@ import gguf
 import pytest
 
 from eagletui.core.errors import ModelError
+from eagletui.models.identity import stored_positions, stored_vocabulary
 from eagletui.models.load import _reading_gguf_once, load_target
 
 
 def _write(path: Path) -> Path:
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_block_count(2)
+    writer.add_context_length(2048)
+    writer.add_token_list(["a", "b", "c"])
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -29,6 +32,11 @@ def test_a_header_and_a_table_of_names_are_read_once_within_a_load_and_anew_afte
         assert gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, 3) is not table
     assert (gguf.GGUFReader, gguf.get_tensor_name_map) == plain
     assert gguf.GGUFReader(path) is not first
+
+
+def test_the_vocabulary_and_the_positions_are_read_from_the_header_alone(tmp_path: Path) -> None:
+    path = _write(tmp_path / "header.gguf")
+    assert (stored_vocabulary(path), stored_positions(path)) == (3, 2048)
 
 
 def test_a_load_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
