@@ -98,6 +98,7 @@ def test_a_folder_of_another_head_is_rejected_with_file_tensor_found_and_expecte
     assert "target_head is missing" in check_head(out, checkpoint).detail
 
 
+@pytest.mark.slow
 def test_a_head_that_is_there_needs_no_room_again(
     kimi: ExportedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

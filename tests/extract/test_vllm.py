@@ -366,6 +366,7 @@ def test_failures_add_up_over_windows_and_end_the_extraction_with_counts_and_the
             list(backend.compute(_samples(*range(20, 12, -1)), lambda: True))
 
 
+@pytest.mark.slow
 def test_zeros_for_every_sample_after_the_proof_end_the_extraction_too(
     tiny_models: dict[Kind, Path], serving: VllmServing, serve: Serve
 ) -> None:
