@@ -164,6 +164,7 @@ def _of_file(
 
 def _of_run(folder: RunFolder, choices: "Choices", json_: bool) -> int:
     from eagletui.extract.run_features import RunExtractor
+    from eagletui.extract.run_folder import count_there
 
     with (
         RoleLock(folder, "extractor"),
@@ -173,17 +174,19 @@ def _of_run(folder: RunFolder, choices: "Choices", json_: bool) -> int:
     ):
         choices = replace(choices, start=shown.start, step=shown.step, echo=shown.report)
         done = RunExtractor(folder, reader, writer, choices, threading.Event()).run()
-        figures = reader.snapshot().extract
+        there = count_there(folder.features_dir, reader)
     if done.manifest is None:
         raise RunError(f"Nothing of run {folder.name} was extracted.")
     if json_:
         print_json(
             {
                 "out": str(folder.features_dir),
-                "samples": figures.samples,
-                "rows": figures.rows,
-                "bytes": figures.bytes,
-                "shards": figures.shards,
+                "samples": there.samples,
+                "rows": there.rows,
+                "bytes": there.bytes,
+                "shards": there.shards,
+                "acknowledged": there.acknowledged,
+                "to_acknowledge": done.to_acknowledge,
                 "computed": done.progress.samples,
                 "refused": done.progress.refused,
                 "without_prompt_ids": done.without_prompt,
@@ -200,11 +203,11 @@ def _of_run(folder: RunFolder, choices: "Choices", json_: bool) -> int:
             [
                 (
                     "samples",
-                    f"{figures.samples:,} with features, {done.progress.samples:,} computed now, {done.left_out:,} "
+                    f"{there.samples:,} with features, {done.progress.samples:,} computed now, {done.left_out:,} "
                     "left out by the budget",
                 ),
                 ("without", f"{counted(done.progress.refused + done.without_prompt, 'sample')} got no features"),
-                ("shards", f"{figures.shards:,}, {figures.rows:,} tokens, {bytes_text(figures.bytes)}"),
+                *_shard_pairs(there.shards, there.acknowledged, there.rows, there.bytes, done.to_acknowledge),
                 ("capture", f"{done.manifest.dtype} stored as {done.manifest.stored}, {done.manifest.capture}"),
                 ("features", str(folder.features_dir)),
             ]
@@ -219,12 +222,26 @@ def _file_pairs(done: "Extracted") -> list[tuple[str, str]]:
             f"{done.samples:,} with features, {done.computed:,} computed now, {done.refused:,} refused, "
             f"{done.left_out:,} left out",
         ),
-        ("shards", f"{done.shards:,}, {done.rows:,} tokens, {bytes_text(done.bytes)}"),
+        *_shard_pairs(done.shards, done.acknowledged, done.rows, done.bytes, done.to_acknowledge),
         ("layers", f"entering {', '.join(map(str, done.layers_entering))}, then the last before the final norm"),
         ("capture", f"{done.dtype} stored as {done.stored}, {done.capture}"),
         ("pace", f"{done.rows_per_s:,.0f} tokens/s, {done.seconds:.1f} s with loading"),
         ("features", done.out),
     ]
+
+
+def _shard_pairs(
+    sealed: int, acknowledged: int, rows: int, size_bytes: int, to_acknowledge: int | None
+) -> list[tuple[str, str]]:
+    """Say what was sealed, what of it is there, and what a trainer still has to do."""
+    kept = sealed - acknowledged
+    here = f", {bytes_text(size_bytes)}" if not acknowledged else f"; {kept:,} here of {bytes_text(size_bytes)}"
+    pairs = [("shards", f"{sealed:,}, {rows:,} tokens{here if kept else '; none is here'}")]
+    if to_acknowledge is not None:
+        said = f"{acknowledged:,} acknowledged and deleted, {to_acknowledge:,} left to acknowledge"
+        after = ": the next call with --stream-ahead deletes what has its mark by then" if to_acknowledge else ""
+        pairs.append(("trainer", said + after))
+    return pairs
 
 
 class Shown:

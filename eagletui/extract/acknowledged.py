@@ -125,6 +125,11 @@ class Stream:
         self._waiting = set(committed) - set(listed)
         self.delete_acknowledged()
 
+    @property
+    def left(self) -> int:
+        """Sealed shards that no trainer has acknowledged, as far as was looked."""
+        return len(self._waiting)
+
     def add(self, path: str) -> None:
         """Take note of a shard that was committed."""
         self._waiting.add(path)

@@ -88,3 +88,5 @@ class Done:
     """None if it was stopped before the model was loaded."""
     left_out: int = 0
     """Samples beyond the token budget."""
+    to_acknowledge: int | None = None
+    """Sealed shards that the trainer has not acknowledged; None where features are kept."""

@@ -69,6 +69,10 @@ class Extracted:
     """Samples that got no features."""
     left_out: int
     """Samples beyond the token budget."""
+    acknowledged: int
+    """Shards that a trainer acknowledged; they are deleted."""
+    to_acknowledge: int | None
+    """Sealed shards that the trainer has not acknowledged; None where features are kept."""
     dtype: str
     stored: str
     layers_entering: tuple[int, ...]
@@ -213,6 +217,8 @@ def _extract(job: _Job, backend: Backend, stored: Stored) -> Extracted:
             for start in range(0, len(missing), backend.window_samples):
                 window = missing[start : start + backend.window_samples]
                 gatherer.add(list(checked.samples(window)), writer, lambda: True)
+        if stream is not None:
+            stream.delete_acknowledged()
     shards = _listed_or_acknowledged(out)
     return Extracted(
         out=str(out),
@@ -223,6 +229,8 @@ def _extract(job: _Job, backend: Backend, stored: Stored) -> Extracted:
         computed=gatherer.progress.samples,
         refused=gatherer.progress.refused,
         left_out=len(checked.lengths) - sum(shard.samples for shard in shards) - gatherer.progress.refused,
+        acknowledged=len(read_acknowledged(out)),
+        to_acknowledge=None if stream is None else stream.left,
         dtype=facts.dtype,
         stored=stored,
         layers_entering=backend.layers.entering,

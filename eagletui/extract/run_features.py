@@ -34,7 +34,7 @@ from eagletui.extract.shard_writer import ShardWriter
 from eagletui.extract.shards import IdsSample, SealedShard, orphan_bytes
 from eagletui.extract.space import DiskGate, DiskSpace
 from eagletui.extract.storage import FolderStorage, Storage, open_storage
-from eagletui.extract.target_tokenizer import compare_tokenizer
+from eagletui.extract.target_tokenizer import warn_of_other_tokenizer
 from eagletui.files.locked import is_locked
 from eagletui.ledger.orders import Feature
 from eagletui.ledger.reader import LedgerReader
@@ -177,19 +177,21 @@ class RunExtractor:
             self.report,
         )
         warn_of_other_weights(self._manifest.served_quantizations, facts.quantization, facts.path, self.report)
-        tokenizer = compare_tokenizer(facts.path, self._manifest.tokenizer_hash, self.folder.vocabulary_path)
-        if tokenizer is not None and not tokenizer.ok:
-            self.report("warn", "tokenizer_differs", f"The target's tokenizer: {tokenizer.detail}.")
+        tokenizer_hash = self._manifest.tokenizer_hash
+        warn_of_other_tokenizer(facts.path, tokenizer_hash, self.folder.vocabulary_path, self.report)
         if not self.choices.follow:
             self.choices.start(samples, tokens)
         capacity = rows_per_shard(config.extract.shard_mib, facts.hidden_size, stored)
         self._begin_stream(config)
         progress = make(stored, capacity)
         self.phase = "ending"
+        if self._stream is not None:
+            self._stream.delete_acknowledged()
         if progress.samples:
             self._manifest = replace(describe_run(self.reader, backend, stored, self.storage), capture=backend.choice)
             write_manifest(self.folder.features_dir, self._manifest)
-        return Done(progress, len(self.source.without_prompt), self._manifest)
+        to_acknowledge = None if self._stream is None else self._stream.left
+        return Done(progress, len(self.source.without_prompt), self._manifest, to_acknowledge=to_acknowledge)
 
     def _make_here(self, backend: Backend, stored: Stored, capacity_rows: int) -> Progress:
         """Compute in this process what waits, and what comes while the run is followed."""

@@ -3,10 +3,11 @@
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from eagletui.core.features import Stored
 from eagletui.core.reports import Report
-from eagletui.extract.acknowledged import forget_acknowledged, list_removed
+from eagletui.extract.acknowledged import forget_acknowledged, gone_shards, list_removed
 from eagletui.extract.computing import Described
 from eagletui.extract.describe import describe
 from eagletui.extract.ledger_source import describe_shard
@@ -20,7 +21,37 @@ from eagletui.extract.manifest import (
 )
 from eagletui.extract.storage import Storage
 from eagletui.ledger.reader import LedgerReader
+from eagletui.ledger.reader_features import FeaturesReader
 from eagletui.ledger.writer_extract import ExtractorWriter
+
+
+class There(NamedTuple):
+    """What a run's features folder holds in the end."""
+
+    samples: int
+    """With features of the ids that they have now, those that a trainer acknowledged included."""
+    rows: int
+    """Their tokens."""
+    shards: int
+    """Sealed, those that a trainer acknowledged included."""
+    acknowledged: int
+    """Shards that a trainer acknowledged; they are deleted."""
+    bytes: int
+    """Of the shards that are there."""
+
+
+def count_there(features: Path, reader: LedgerReader) -> There:
+    """Count what is in a run's features folder, or in its storage.
+
+    Raises:
+        RunError: the list of acknowledged shards cannot be read.
+    """
+    shards = reader.shards()
+    gone = gone_shards(features, (shard.path for shard in shards))
+    with FeaturesReader(reader.path) as features_reader:
+        current = features_reader.current()
+    kept = [shard for shard in shards if shard.path not in gone]
+    return There(*current, len(shards), len(shards) - len(kept), sum(shard.bytes for shard in kept))
 
 
 def describe_run(reader: LedgerReader, backend: Described, stored: Stored, storage: Storage) -> Manifest:

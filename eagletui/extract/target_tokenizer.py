@@ -11,6 +11,7 @@ from typing import Final
 
 from eagletui.core.checks import Check
 from eagletui.core.errors import TokenizerError
+from eagletui.core.reports import Report
 from eagletui.core.text import clean_line
 from eagletui.core.vocabulary import Vocabulary, byte_level_bytes, sentencepiece_bytes, unpack_vocabulary
 from eagletui.models.identity import gguf_pieces
@@ -58,6 +59,13 @@ def compare_tokenizer(model: Path, tokenizer_hash: str | None, vocabulary: Path)
     except (ValueError, TokenizerError) as error:
         return Check(_NAME, False, "warn", f"not compared: {clean_line(str(error), 200)}")
     return _compared(file, known, is_same)
+
+
+def warn_of_other_tokenizer(model: Path, tokenizer_hash: str | None, vocabulary: Path, report: Report) -> None:
+    """Say where a target's tokenizer is not the run's, see `compare_tokenizer`."""
+    check = compare_tokenizer(model, tokenizer_hash, vocabulary)
+    if check is not None and not check.ok:
+        report("warn", "tokenizer_differs", f"The target's tokenizer: {check.detail}.")
 
 
 def _compared(file: Path, known: Vocabulary, is_same: IsSame) -> Check:

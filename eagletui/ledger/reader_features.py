@@ -38,6 +38,14 @@ class CensusRow(NamedTuple):
     has_features: bool
 
 
+class CurrentFeatures(NamedTuple):
+    """Features of the very ids that the ledger holds now; those that were replaced or are stale do not count."""
+
+    samples: int
+    rows: int
+    """Their tokens."""
+
+
 class ShardShare(NamedTuple):
     """Some of the samples of a shard."""
 
@@ -69,6 +77,16 @@ class FeaturesReader(Reader):
                     found[path] += 1
                     sizes[path] = samples
         return [ShardShare(path, samples, sizes[path]) for path, samples in sorted(found.items())]
+
+    def current(self) -> CurrentFeatures:
+        """Count what features are there."""
+        with self._transactions.reading() as connection:
+            (found,) = connection.execute(
+                """SELECT count(*), coalesce(sum(features.rows), 0) FROM features
+                JOIN tokens ON tokens.sample_id = features.sample_id
+                WHERE features.tokens_revision = tokens.revision"""
+            )
+            return CurrentFeatures(*found)
 
     def census(self) -> list[CensusRow]:
         """List every trainable sample whose features are there or could be computed, by id; without its ids."""
