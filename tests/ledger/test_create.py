@@ -201,6 +201,15 @@ def test_a_file_whose_tables_a_build_between_releases_made_is_refused_by_name(pa
             opening(path)
 
 
+def test_a_ledger_that_was_whole_at_the_last_look_is_refused_once_a_column_is_gone(path: Path) -> None:
+    for _ in range(2):
+        LedgerReader(path).close()
+    sql(path, "ALTER TABLE run DROP COLUMN template_hash")
+    for opener in (LedgerReader, LedgerWriter):
+        with pytest.raises(LedgerError, match=r"has no run\.template_hash"):
+            opener(path)
+
+
 def test_an_older_ledger_is_upgraded_when_it_is_written_and_its_moves_are_those_of_today(path: Path) -> None:
     make_first_version(path)
     with LedgerReader(path) as reader:
