@@ -236,6 +236,15 @@ def test_streams_that_are_not_a_record_s_are_found_by_the_model_s_own_head(
         _compute(_backend(tiny_models["llama"], serve(serving), trust=True), _samples(*LENGTHS))
 
 
+def test_a_sample_that_fails_when_it_is_asked_for_again_leaves_the_proof_to_the_next_one(
+    tiny_models: dict[Kind, Path], serving: VllmServing, serve: Serve
+) -> None:
+    serving.faults = deque(["", "500", "500", "500"])
+    computed = _compute(_backend(tiny_models["llama"], serve(serving)), _samples(40, 9))
+    assert [one.refusal for one in computed.values()] == [None, None]
+    assert serving.lengths[:6] == [40, 40, 40, 40, 9, 9]
+
+
 def test_answers_that_are_certain_prove_nothing_and_cuts_inside_the_samples_are_asked_for_instead(
     tiny_models: dict[Kind, Path], serving: VllmServing, serve: Serve
 ) -> None:

@@ -248,13 +248,10 @@ class ServedBackend:
         """
         without: dict[str, NoStates] = {}
         ordered = sorted(samples, key=lambda sample: -len(sample.token_ids))
-        first = next(self._given(ordered, without, go_on), None)
-        if first is None:
+        twice = self._asked_twice(ordered, without, go_on)
+        if twice is None:
             return without
-        longest, once = first
-        again = next((answer for _, answer in self._given([longest], {}, lambda: True)), None)
-        if again is None:
-            raise Unusable(f"The server gave states for sample {longest.key}, and asked again it gave none.")
+        longest, once, again = twice
         scale = torch.linalg.vector_norm(once.streams.float()).clamp_min(1e-30)
         error = float(torch.linalg.vector_norm(again.streams.float() - once.streams.float()) / scale)
         if not error <= TOLERANCE[self.facts.dtype]:
@@ -277,6 +274,16 @@ class ServedBackend:
         else:
             self._unproved("the server was all but certain of every next token, which other streams give too")
         return {}
+
+    def _asked_twice(
+        self, samples: Sequence[IdsSample], without: dict[str, NoStates], go_on: Callable[[], bool]
+    ) -> tuple[IdsSample, Answer, Answer] | None:
+        """Return the first sample for which the server gives states twice, with both answers, and note the others."""
+        for sample, once in self._given(samples, without, go_on):
+            again = next(self._given([sample], without, lambda: True), None)
+            if again is not None:
+                return sample, once, again[1]
+        return None
 
     def _unproved(self, why: str) -> None:
         self._proof = f"asked twice, the states are the same; the last slot is not proved: {why}"
