@@ -95,7 +95,8 @@ def program(arguments: list[str], size: tuple[int, int] = (120, 36), **environ: 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGHUP, 129), (signal.SIGTERM, 143)])
 @pytest.mark.slow
 def test_a_signal_restores_the_screen_and_says_that_the_run_goes_on(busy: Built, number: int, code: int) -> None:
-    with RoleLock(busy.path, "engine"), program(["attach", str(busy.path)]) as shown:
+    runs = str(busy.path.parent)
+    with RoleLock(busy.path, "engine"), program(["attach", str(busy.path)], EAGLETUI_RUNS=runs) as shown:
         shown.read_until(b"Needs attention")
         os.kill(shown.pid, number)
         assert shown.wait() == code
@@ -106,7 +107,8 @@ def test_a_signal_restores_the_screen_and_says_that_the_run_goes_on(busy: Built,
 
 @pytest.mark.slow
 def test_q_leaves_at_once_after_a_change_of_size(busy: Built) -> None:
-    with program(["attach", str(busy.path), "--no-mouse"], (120, 36)) as shown:
+    runs = str(busy.path.parent)
+    with program(["attach", str(busy.path), "--no-mouse"], (120, 36), EAGLETUI_RUNS=runs) as shown:
         shown.read_until(b"Needs attention")
         shown.resize((80, 24))
         shown.read_until(b"tok   proved")
