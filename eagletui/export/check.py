@@ -24,7 +24,8 @@ from eagletui.export.config_check import check_configs
 from eagletui.export.feature_files import FileForm, SpecForgeFile, SpeculatorsFile, files_like
 from eagletui.export.gathered import ids_digest
 from eagletui.export.head_check import check_head
-from eagletui.export.ledger_ids import ledger_digests
+from eagletui.export.ledger_ids import LedgerSample, ledger_samples
+from eagletui.export.rows import DEFAULT_SET
 from eagletui.export.trainer_files import read_record, trainer_rows
 from eagletui.export.trainer_folder import JOURNAL, ExportedRow, TrainerManifest, read_rows
 from eagletui.export.vocabulary import load_vocabulary, vocabulary_digest
@@ -103,13 +104,16 @@ class _Reading:
         self.all_counts: Counter[int] = Counter()
         self.counted_rows = 0
         self._form: FileForm = SpeculatorsFile() if manifest.trainer == "speculators" else SpecForgeFile(_no_norm)
-        self._ledger_digests = ledger_digests(Path(manifest.ledger), manifest.run)
+        self._ledger_samples = ledger_samples(Path(manifest.ledger), manifest.run)
+        self._evidence: Counter[str] = Counter()
+        self._usability: Counter[str] = Counter()
         self._complete = Faults("complete", "the last export into this folder came to its end")
         self._files = Faults("files", "every row's file has its size and hash, and no other is there")
         self._layout = Faults("layout", "tensors have the names, shapes and types that the trainer reads")
         self._ids = Faults("ids", "ids and masks are those that were exported, in every place they stand")
         self._values = Faults("values", "all states are finite and no row is zero")
-        self._ledger = Faults("ledger", "ids are those of the ledger")
+        self._ledger = Faults("ledger", "ids are those of the ledger, which has each sample in the training set")
+        self._labels = Faults("labels", "evidence and usability are counted as in the ledger", level="warn")
         self._read_rows = 0
         self._trainer_rows = trainer_rows(folder, manifest, len(rows), self._layout)
 
@@ -122,8 +126,8 @@ class _Reading:
             self._check_ids(f"row {number}", row, read.token_ids, read.loss_mask)
             if read.key not in (None, row.sample):
                 self._ids.add(f"row {number} is named {read.key} where the trainer reads it, not {row.sample}")
-        if self._ledger_digests is not None and self._ledger_digests.get(row.sample) != row.ids_digest:
-            self._ledger.add(f"{row.sample} in row {number} has other ids than the ledger: export again")
+        if self._ledger_samples is not None:
+            self._check_ledger(number, row, self._ledger_samples.get(row.sample))
         record = None if row.feature is None else self._feature(number, row)
         if record is not None:
             ids = record.token_ids.tolist()
@@ -171,11 +175,38 @@ class _Reading:
             self._check_frequencies()
         for faults in (self._complete, self._files, self._layout, self._ids, self._values):
             yield faults.check()
-        if self._ledger_digests is None:
+        if self._ledger_samples is None:
             where = f"no ledger of run {self.manifest.run} is at {self.manifest.ledger} any more"
             yield Check("ledger", False, "warn", f"{where}: ids were held to the export's own list alone")
         else:
             yield self._ledger.check()
+            yield self._check_labels()
+
+    def _check_ledger(self, number: int, row: ExportedRow, known: LedgerSample | None) -> None:
+        if known is None:
+            self._ledger.add(
+                f"{row.sample} in row {number} is no sample of this run's that can be exported now: export again with "
+                "--remove-gone"
+            )
+            return
+        self._evidence[known.evidence] += 1
+        self._usability[known.usability] += 1
+        if known.ids_digest != row.ids_digest:
+            self._ledger.add(f"{row.sample} in row {number} has other ids than the ledger: export again")
+        elif known.usability not in (*DEFAULT_SET, *self.manifest.also_included):
+            self._ledger.add(
+                f"{row.sample} in row {number} is {known.usability} in the ledger now, and not to train on: export "
+                "again with --remove-gone"
+            )
+
+    def _check_labels(self) -> Check:
+        for name, stated, found in (
+            ("evidence", self.manifest.by_evidence, dict(self._evidence)),
+            ("usability", self.manifest.by_usability, dict(self._usability)),
+        ):
+            if stated != found:
+                self._labels.add(f"{name} is {stated} in the manifest and {found} in the ledger now: export again")
+        return self._labels.check()
 
     def _feature(self, number: int, row: ExportedRow) -> Record | None:
         assert row.feature is not None

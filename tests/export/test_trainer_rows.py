@@ -9,7 +9,11 @@ from typing import Any
 import pytest
 
 from eagletui.export.trainer_folder import find_trainer_manifest, write_trainer_manifest
-from tests.export.exported_run import ExportedRun, add_samples, export, verify
+from eagletui.ledger.orders import TokensResult
+from eagletui.ledger.reader import LedgerReader
+from eagletui.ledger.writer import LedgerWriter
+from eagletui.runs.folder import RunFolder
+from tests.export.exported_run import ExportedRun, add_samples, command, export, verify
 from tests.extract.small_run import create_run
 from tests.tiny_models import save_tiny_model
 
@@ -68,3 +72,31 @@ def test_a_manifest_that_counts_other_sampled_tokens_is_found(made: ExportedRun,
     assert manifest is not None
     write_trainer_manifest(copied, replace(manifest, sampled_tokens=1))
     assert "the manifest says 1 sampled tokens, the rows have 18" in verify(made, copied, code=1)["files"]
+
+
+def test_a_sample_that_left_the_training_set_and_a_label_that_changed_are_found(
+    made: ExportedRun, exported: Path, tmp_path: Path
+) -> None:
+    run = RunFolder(Path(shutil.copytree(made.run.path, tmp_path / "run")))
+    out = Path(shutil.copytree(exported, tmp_path / "specforge"))
+    manifest = find_trainer_manifest(out)
+    assert manifest is not None
+    write_trainer_manifest(out, replace(manifest, ledger=str(run.ledger_path)))
+    own = ExportedRun(run, made.model, made.samples)
+    assert verify(own, out, code=0) == {}
+
+    def label(evidence: str, usability: str) -> dict[str, str]:
+        with LedgerWriter(run.ledger_path) as writer, LedgerReader(run.ledger_path) as reader:
+            detail = reader.sample("s1")
+            assert detail is not None
+            prompt, output = made.samples["s1"]
+            writer.store_tokens(detail.row.id, TokensResult(output, "text", evidence, usability, prompt_ids=prompt))
+        checks = command("verify", str(out), "--model", str(made.model), "--json", code=usability != "usable")["checks"]
+        return {check["name"]: check["detail"] for check in checks if not check["ok"]}
+
+    counted = "evidence is {'served': 2} in the manifest and {'served': 1, 'counted': 1} in the ledger now"
+    found = label("counted", "usable")
+    assert counted in found["labels"]
+    assert "ledger" not in found
+    found = label("served", "text_suspect")
+    assert found["ledger"].startswith("s1 in row 1 is text_suspect in the ledger now, and not to train on")
