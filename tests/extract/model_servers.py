@@ -287,8 +287,8 @@ class SglangServing:
 
 
 @contextmanager
-def running(app: web.Application) -> Iterator[str]:
-    """Serve on loopback from a thread until the block ends, and yield the address."""
+def running(app: web.Application, port: int = 0) -> Iterator[str]:
+    """Serve on loopback from a thread until the block ends, and yield the address; port 0 is any."""
     loop = asyncio.new_event_loop()
     runner = web.AppRunner(app)
     addresses: list[str] = []
@@ -297,9 +297,9 @@ def running(app: web.Application) -> Iterator[str]:
     def serve() -> None:
         asyncio.set_event_loop(loop)
         loop.run_until_complete(runner.setup())
-        loop.run_until_complete(web.TCPSite(runner, "127.0.0.1", 0).start())
-        host, port = runner.addresses[0][:2]
-        addresses.append(f"http://{host}:{port}")
+        loop.run_until_complete(web.TCPSite(runner, "127.0.0.1", port).start())
+        host, taken = runner.addresses[0][:2]
+        addresses.append(f"http://{host}:{taken}")
         started.set()
         loop.run_forever()
 

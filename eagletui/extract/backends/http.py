@@ -7,7 +7,7 @@ import msgspec
 
 from eagletui.core.text import clean_line
 from eagletui.extract.backends.refusals import Unusable
-from eagletui.extract.backends.served import Unanswered
+from eagletui.extract.backends.served import Unanswered, Unreachable
 
 TIMEOUT_S: Final = 600.0
 """A long prompt behind others takes minutes."""
@@ -68,18 +68,21 @@ class ServerClient:
         """Send a request.
 
         Raises:
+            Unreachable: there is no server now.
             Unanswered: it failed in a way that may pass.
             Unusable: the server does not know such requests.
         """
         try:
             response = self._client.post(path, content=msgspec.json.encode(body), headers=_JSON)
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise Unreachable(f"No server answers at {clean_line(self.url, 120)}: {_said(error)}.") from error
         except httpx.HTTPError as error:
             raise Unanswered(f"The request to {self.url} failed: {_said(error)}.") from error
         if response.status_code in (401, 403, 404, 405):
             raise self._refused(response)
         if response.status_code != 200:
-            said = clean_line(response.text, _SHOWN)
-            raise Unanswered(f"The server answered {response.status_code}: {said}")
+            said = f"The server answered {response.status_code}: {clean_line(response.text, _SHOWN)}"
+            raise Unreachable(said) if response.status_code in _AWAY else Unanswered(said)
         try:
             return msgspec.json.decode(response.content, type=kind)
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
@@ -89,6 +92,9 @@ class ServerClient:
         said = clean_line(response.text, _SHOWN)
         return Unusable(f"{self.url} answered {response.status_code} to {response.request.url.path}: {said}")
 
+
+_AWAY: Final = (502, 503, 504)
+"""What a proxy says of a server behind it that is being started."""
 
 _JSON: Final = {"Content-Type": "application/json"}
 

@@ -22,6 +22,7 @@ import torch
 from eagletui.core.errors import ModelError
 from eagletui.core.features import AUX_LAYERS, SLOTS, FeatureLayers
 from eagletui.core.reports import Report
+from eagletui.extract.backends.presence import PATIENCE, Patience, Presence
 from eagletui.extract.backends.refusals import Fault, Refusals, Unusable
 from eagletui.extract.capture import TOLERANCE
 from eagletui.extract.computing import WINDOW_SAMPLES, Computed, refuse_broken, require_vocabulary
@@ -57,6 +58,10 @@ _LOOK_S: Final = 0.2
 
 class Unanswered(ModelError):
     """One request failed; asked again, it may not."""
+
+
+class Unreachable(Unanswered):
+    """There is no server now; it may be being started again."""
 
 
 class Declined(ModelError):
@@ -119,6 +124,7 @@ class ServedBackend:
         in_flight: int = IN_FLIGHT,
         in_flight_tokens: int = IN_FLIGHT_TOKENS,
         attempts_after_s: Sequence[float] = ATTEMPTS_AFTER_S,
+        patience: Patience = PATIENCE,
     ) -> None:
         """Ask the server how it runs.
 
@@ -130,6 +136,7 @@ class ServedBackend:
             in_flight: requests at once.
             in_flight_tokens: tokens at once.
             attempts_after_s: waits before a failed request is sent again.
+            patience: with a server that is away.
 
         Raises:
             Unusable: it cannot be used.
@@ -145,11 +152,12 @@ class ServedBackend:
         self._attempts_after_s = tuple(attempts_after_s)
         self._ended = threading.Event()
         try:
-            self._stated = server.check()
+            self._presence = Presence(server.check, self._doubt, report, self._ended, patience)
         except ModelError:
             server.close()
             raise
         self._proof = ""
+        self._is_proved = False
         self._refusals = Refusals()
         self._pool = ThreadPoolExecutor(max_workers=in_flight, thread_name_prefix="asking")
 
@@ -161,12 +169,12 @@ class ServedBackend:
     @property
     def choice(self) -> str:
         """What the server stated and what was proved; `undecided` before the first answers."""
-        return f"{self._stated}; {self._proof}" if self._proof else "undecided"
+        return f"{self._presence.stated}; {self._proof}" if self._proof else "undecided"
 
     def prepare(self, samples: Sequence[IdsSample]) -> str | None:
         """Prove the server on the longest samples; see `Backend`."""
         require_vocabulary(self.facts, samples)
-        without = self._prove(samples, lambda: True) if samples and not self._proof else {}
+        without = self._prove(samples, lambda: True) if samples and not self._is_proved else {}
         if not without:
             return None
         key, found = without.popitem()
@@ -175,9 +183,9 @@ class ServedBackend:
     def compute(self, samples: Sequence[IdsSample], go_on: Callable[[], bool]) -> Iterator[Computed]:
         """Ask for samples and yield them in order; see `Backend`."""
         require_vocabulary(self.facts, samples)
-        if samples and not self._proof:
+        if samples and not self._is_proved:
             without = self._prove(samples, go_on)
-            if not self._proof:  # stopped, or every one was asked for and got none
+            if not self._is_proved:  # stopped, or every one was asked for and got none
                 yield from (Computed(sample, None, without[sample.key].why) for sample in samples if go_on())
                 return
         waiting = deque(samples)
@@ -208,17 +216,28 @@ class ServedBackend:
             len(running) < self._in_flight and tokens + len(sample.token_ids) <= self._in_flight_tokens
         )
 
-    def _try(self, token_ids: Sequence[int]) -> Answer | NoStates:
-        """Ask until there is an answer."""
-        for wait_s in (*self._attempts_after_s, None):
+    def _try(self, token_ids: Sequence[int], go_on: Callable[[], bool] = lambda: True) -> Answer | NoStates:
+        """Ask until there is an answer; as long as there is no server, no attempt is used up."""
+        waits = iter(self._attempts_after_s)
+        while True:
             try:
-                return self._server.ask(token_ids)
+                answer = self._server.ask(token_ids)
+                self._presence.answered()
             except Declined as error:
                 return NoStates("declined", str(error))
+            except Unreachable as error:
+                if not go_on() or not self._presence.wait(str(error)):
+                    return NoStates("unanswered", str(error))
             except Unanswered as error:
+                wait_s = next(waits, None)
                 if wait_s is None or self._ended.wait(wait_s):
                     return NoStates("unanswered", f"{error} Asked {len(self._attempts_after_s) + 1} times.")
-        raise AssertionError("the last attempt returns")
+            else:
+                return answer
+
+    def _doubt(self) -> None:
+        """Let the next window be proved anew: the server was started again."""
+        self._is_proved = False
 
     def _judge(self, sample: IdsSample, answer: Answer | NoStates) -> Computed:
         """Tell whether an answer makes a record, and count it.
@@ -270,7 +289,8 @@ class ServedBackend:
             return {}
         if unsure:
             self._proof = f"asked twice, the states are the same; {_held_against(tail, unsure)}"
-            self._report("info", "server_checked", f"{self._stated}; {self._proof}.")
+            self._is_proved = True
+            self._report("info", "server_checked", f"{self.choice}.")
         else:
             self._unproved("the server was all but certain of every next token, which other streams give too")
         return {}
@@ -287,6 +307,7 @@ class ServedBackend:
 
     def _unproved(self, why: str) -> None:
         self._proof = f"asked twice, the states are the same; the last slot is not proved: {why}"
+        self._is_proved = True  # as far as can be
         self._report("warn", "server_unproved", f"The server's last stream is not proved: {why}.")
 
     def _given(
@@ -299,7 +320,7 @@ class ServedBackend:
         left = deque(samples)
         while left and go_on():
             sample = left.popleft()
-            answer = self._try(sample.token_ids)
+            answer = self._try(sample.token_ids, go_on)
             computed = self._judge(sample, answer)
             if isinstance(answer, Answer) and computed.refusal is None:
                 yield sample, answer
