@@ -7,7 +7,7 @@ import msgspec
 
 from eagletui.core.text import clean_line
 from eagletui.extract.backends.refusals import Unusable
-from eagletui.extract.backends.served import Unanswered, Unreachable
+from eagletui.extract.backends.states_server import Unanswered, Unreachable
 
 TIMEOUT_S: Final = 600.0
 """A long prompt behind others takes minutes."""

@@ -2,28 +2,25 @@
 
 The server is asked for one sample at a time, several at once, within bounds: vLLM keeps every answer in pinned memory
 until its disk has taken it. Before the first record is kept, the longest sample is asked twice (a prefix cache shows)
-and the last stream of a few is put through the model's own norm and head, which must give the log-probability that
-the server itself states for its next token (a stream after the norm, or of another layer, does not). Where a token is
-all but certain, as behind the end of an answer, other streams give it too: the few are cut inside their answers, at
-places where the server is unsure.
+and the last stream of a few is proved, see `proof`.
 """
 
-import statistics
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import replace
-from itertools import chain, islice
-from typing import Final, NamedTuple, Protocol
+from itertools import chain
+from typing import Final, NamedTuple
 
 import torch
 
 from eagletui.core.errors import ModelError
-from eagletui.core.features import AUX_LAYERS, SLOTS, FeatureLayers
+from eagletui.core.features import FeatureLayers
 from eagletui.core.reports import Report
 from eagletui.extract.backends.presence import PATIENCE, Patience, Presence
+from eagletui.extract.backends.proof import PROVED_ANSWERS, cut, held_against, unsure
 from eagletui.extract.backends.refusals import Fault, Refusals, Unusable
+from eagletui.extract.backends.states_server import Answer, Declined, StatesServer, Unanswered, Unreachable
 from eagletui.extract.capture import TOLERANCE
 from eagletui.extract.computing import WINDOW_SAMPLES, Computed, refuse_broken, require_vocabulary
 from eagletui.extract.shards import IdsSample
@@ -39,44 +36,10 @@ IN_FLIGHT_TOKENS: Final = 65_536
 ATTEMPTS_AFTER_S: Final = (1.0, 5.0)
 """Waits before a failed request is sent again; after the last one the sample is refused."""
 
-PROVED_ANSWERS: Final = 4
-PROOF_NATS: Final = 0.15
-"""Median distance between the server's log-probability of its next token and ours. bfloat16 explains about 0.02. Of
-SmolLM2-135M at unsure places, the stream before the last layer gave 0.76 or more, one after the norm 0.49 or more."""
-
-UNSURE_NATS: Final = 0.5
-"""An answer tells something about its stream where the most likely next token has this much less than certainty."""
-
-_CUTS: Final = (1 / 2, 1 / 4, 3 / 4, 1 / 8, 3 / 8, 5 / 8)
-"""Parts of an answer after which the server is asked for the next token, until enough answers are unsure."""
-
 _ALIKE: Final = 3
 """Samples of about the same length that may fail in a row before the proof goes on with much shorter ones."""
 
 _LOOK_S: Final = 0.2
-
-
-class Unanswered(ModelError):
-    """One request failed; asked again, it may not."""
-
-
-class Unreachable(Unanswered):
-    """There is no server now; it may be being started again."""
-
-
-class Declined(ModelError):
-    """The server cannot take this sample, however often it is asked."""
-
-
-class Answer(NamedTuple):
-    """What a server said about one sample."""
-
-    streams: torch.Tensor
-    """[T, 4, H] on the CPU."""
-    next_id: int
-    """The server's most likely next token."""
-    next_logprob: float
-    """What the server gives it, in nats."""
 
 
 class NoStates(NamedTuple):
@@ -85,30 +48,6 @@ class NoStates(NamedTuple):
     fault: Fault
     why: str
     """One sentence."""
-
-
-class StatesServer(Protocol):
-    """A server that returns hidden states."""
-
-    url: str
-    versions: Mapping[str, str]
-
-    def check(self) -> str:
-        """Ask how the server runs, and return what it says as a phrase.
-
-        Raises:
-            Unusable: it is not there, or was started in a way that spoils states or leaves streams out.
-        """
-
-    def ask(self, token_ids: Sequence[int]) -> Answer:
-        """Compute one sample.
-
-        Raises:
-            Unanswered, Declined, Unusable: see there.
-        """
-
-    def close(self) -> None:
-        """Close the connections."""
 
 
 class ServedBackend:
@@ -282,13 +221,13 @@ class ServedBackend:
         if tail is None:
             self._unproved(why_not)
             return {}
-        cuts = _cut([sample for sample in ordered if sample.key not in without][:PROVED_ANSWERS])
+        cuts = cut([sample for sample in ordered if sample.key not in without][:PROVED_ANSWERS])
         answers = chain([once], (answer for _, answer in self._given(cuts, {}, go_on)))
-        unsure = list(islice((one for one in answers if one.next_logprob <= -UNSURE_NATS), PROVED_ANSWERS))
+        telling = unsure(answers)
         if not go_on():
             return {}
-        if unsure:
-            self._proof = f"asked twice, the states are the same; {_held_against(tail, unsure)}"
+        if telling:
+            self._proof = f"asked twice, the states are the same; {held_against(tail, telling)}"
             self._is_proved = True
             self._report("info", "server_checked", f"{self.choice}.")
         else:
@@ -330,70 +269,8 @@ class ServedBackend:
                 left.rotate(-(len(left) // 2))
 
 
-def _cut(samples: Sequence[IdsSample]) -> list[IdsSample]:
-    """Cut samples inside their answers, in several places each, one of each first."""
-    cuts = []
-    for part in _CUTS:
-        for sample in samples:
-            prompt = sample.loss_mask.index(1) if 1 in sample.loss_mask else 0
-            length = max(1, prompt + int((len(sample.token_ids) - prompt) * part))
-            cuts.append(replace(sample, token_ids=sample.token_ids[:length], loss_mask=sample.loss_mask[:length]))
-    return cuts
-
-
-def _held_against(tail: Tail, answers: Sequence[Answer]) -> str:
-    """Compare the server's log-probabilities with what the last stream gives, and return the figures as a phrase."""
-    lasts = [(answer.streams[-1, AUX_LAYERS], answer) for answer in answers]
-    before = statistics.median(abs(tail.logprob(last, answer.next_id) - answer.next_logprob) for last, answer in lasts)
-    after = statistics.median(
-        abs(tail.logprob(last, answer.next_id, is_normed=True) - answer.next_logprob) for last, answer in lasts
-    )
-    if before <= PROOF_NATS:
-        return (
-            f"the last slot gives the server's own log-probabilities within {before:.3f} nats ({len(answers)} answers)"
-        )
-    where = "is the stream after the final norm" if after <= PROOF_NATS else "is no stream before the model's head"
-    raise Unusable(
-        f"The server's last slot {where}: with the model's norm and head it gives log-probabilities that are "
-        f"{before:.2f} nats from the server's own ({after:.2f} without the norm). A record needs the last layer's "
-        "output before the norm. Start the server with the layers that this command asks for, on this very model."
-    )
-
-
 def _refuse_zeros(sample: IdsSample, streams: torch.Tensor) -> Computed:
     zero = (streams == 0).all(dim=-1).any(dim=-1)
     if bool(zero.any()):
         return Computed(sample, None, f"{int(zero.sum())} of {len(streams)} rows have a stream of zeros.")
     return refuse_broken(sample, streams)
-
-
-def require_record(streams: torch.Tensor, facts: ModelFacts, tokens: int, command: str) -> torch.Tensor:
-    """Check the shape and type of what a server returned.
-
-    Args:
-        streams: as returned.
-        facts: of the model.
-        tokens: of the sample.
-        command: how to start the server.
-
-    Raises:
-        Unusable: rows, slots, width or type are not a record's.
-    """
-    dtype = str(streams.dtype).removeprefix("torch.")
-    if streams.dim() != 3 or streams.shape[2] != facts.hidden_size:
-        raise Unusable(
-            f"The server returns states of shape {list(streams.shape)}; {facts.path} has width {facts.hidden_size}: "
-            "it runs another model."
-        )
-    if streams.shape[1] != SLOTS:
-        raise Unusable(
-            f"The server returns {streams.shape[1]} streams a token instead of {SLOTS}. Start it with\n{command}"
-        )
-    if len(streams) != tokens:
-        raise Unusable(
-            f"The server returned {len(streams)} rows for {tokens} tokens: it took others from its prefix cache, "
-            f"or split the prompt. Start it with\n{command}"
-        )
-    if dtype != facts.dtype:
-        raise Unusable(f"The server computes in {dtype}, not {facts.dtype}: give --dtype {dtype}.")
-    return streams

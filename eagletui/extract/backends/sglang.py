@@ -24,7 +24,7 @@ from eagletui.core.sglang_layers import misread_by_sglang
 from eagletui.core.text import clean_line
 from eagletui.extract.backends.http import ServerClient
 from eagletui.extract.backends.refusals import Unusable
-from eagletui.extract.backends.served import Answer, Declined, Unanswered, require_record
+from eagletui.extract.backends.states_server import Answer, Declined, Unanswered, require_record
 from eagletui.models.facts import ModelFacts
 
 CONVENTION: Final = "eagle3"

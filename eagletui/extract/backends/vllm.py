@@ -28,7 +28,7 @@ from eagletui.core.features import FeatureLayers
 from eagletui.core.text import clean_line
 from eagletui.extract.backends.http import ServerClient
 from eagletui.extract.backends.refusals import Unusable
-from eagletui.extract.backends.served import Answer, Declined, Unanswered, require_record
+from eagletui.extract.backends.states_server import Answer, Declined, Unanswered, require_record
 from eagletui.files.locked import held
 from eagletui.models.facts import ModelFacts
 
