@@ -28,6 +28,7 @@ from eagletui.runs.find import find
 from eagletui.runs.folder import RunFolder
 
 if TYPE_CHECKING:
+    from eagletui.export.torchspec_config import LayerOutputs
     from eagletui.export.trainer_target import ExportTarget
 
 
@@ -43,8 +44,9 @@ def to_file(
     """Write one file of ids, or two where TorchSpec validates on the second, and print what to do with them."""
     selection = None if only is None else read_selection(only)
     target = _known_target(folder)
-    if form == "parquet" and target is not None:
-        require_layers_as_meant(target.checkpoint, target.facts.layers_output, folder.argument)
+    layers = _outputs(folder, target)
+    if form == "parquet":
+        require_layers_as_meant(None if target is None else target.checkpoint, layers, folder.argument)
     if form == "jsonl":
         from eagletui.export.jsonl import export_jsonl
 
@@ -59,7 +61,8 @@ def to_file(
     if form == "jsonl":
         notes, commands = _jsonl_notes(folder.argument, done), _prepare_commands(done, target, limit)
     else:
-        notes, commands = _parquet_notes(folder, done, target, limit), [_parquet_command(out, done, target, limit)]
+        notes = _parquet_notes(folder, done, target, limit, layers)
+        commands = [_parquet_command(out, done, target, limit, layers)]
     _print_file(folder.name, form, done, limits, {}, notes, commands, json_)
     return 0
 
@@ -194,12 +197,14 @@ def _jsonl_notes(argument: str, done: Exported) -> list[str]:
     ]
 
 
-def _parquet_notes(folder: RunFolder, done: Exported, target: "ExportTarget | None", limit: int) -> list[str]:
+def _parquet_notes(
+    folder: RunFolder, done: Exported, target: "ExportTarget | None", limit: int, layers: "LayerOutputs | None"
+) -> list[str]:
     from eagletui.export.limits import refused_note
 
     context = _context(TORCHSPEC_PARQUET, target)
     refused = refused_note(TORCHSPEC_PARQUET, done.lengths, limit, context, folder.ledger_path)
-    unknown = None if target is None else unknown_target_note(target.checkpoint, target.facts.layers_output)
+    unknown = unknown_target_note(None if target is None else target.checkpoint, layers)
     return [note for note in (refused, unknown) if note is not None]
 
 
@@ -222,6 +227,16 @@ def _known_target(folder: RunFolder) -> "ExportTarget | None":
         return None
     with LedgerReader(folder.ledger_path) as reader:
         return target_if_known(folder, reader)
+
+
+def _outputs(folder: RunFolder, target: "ExportTarget | None") -> "LayerOutputs | None":
+    """Return the layers whose output TorchSpec has to take; None where its default is meant."""
+    if target is not None:
+        return target.facts.layers_output
+    from eagletui.export.run_layers import configured_outputs
+
+    with LedgerReader(folder.ledger_path) as reader:
+        return configured_outputs(reader)
 
 
 def _limit(rule: LoaderRule, done: Exported, target: "ExportTarget | None", asked: int | None) -> int:
@@ -259,7 +274,9 @@ def _prepare_commands(done: Exported, target: "ExportTarget | None", limit: int)
     ]
 
 
-def _parquet_command(out: Path, done: Exported, target: "ExportTarget | None", limit: int) -> str:
+def _parquet_command(
+    out: Path, done: Exported, target: "ExportTarget | None", limit: int, layers: "LayerOutputs | None"
+) -> str:
     """Write TorchSpec's run config beside the data, and return the command that trains with it."""
     from eagletui.export.torchspec_config import TrainedOn, write_config
 
@@ -268,7 +285,7 @@ def _parquet_command(out: Path, done: Exported, target: "ExportTarget | None", l
         validation=None if done.validation_file is None else done.validation_file.absolute(),
         target_model_path=done.model_id if target is None else target.name,
         max_seq_length=limit,
-        layers=None if target is None else target.facts.layers_output,
+        layers=layers,
         checkpoint=None if target is None else target.checkpoint,
     )
     try:

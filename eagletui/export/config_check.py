@@ -23,7 +23,7 @@ def check_configs(folder: Path, manifest: TrainerManifest, checkpoint: Checkpoin
         checkpoint: the target's, where it is a folder that the trainer can load.
     """
     faults = Faults("config", f"{SPECFORGE_CONFIG} states the layers, the vocabulary and the limit of this data")
-    paths = Faults("paths", f"{SPECFORGE_CONFIG} names files of this folder", level="warn")
+    paths = Faults("paths", f"{SPECFORGE_CONFIG} names files of this folder and this target", level="warn")
     config = _read(folder / SPECFORGE_CONFIG, faults)
     if config is not None:
         model, data = _section(config, "model"), _section(config, "data")
@@ -35,6 +35,7 @@ def check_configs(folder: Path, manifest: TrainerManifest, checkpoint: Checkpoin
             _expect_path(paths, "model.target_model_path", model, folder / target_head.FOLDER)
             _expect_keys(faults, model, target_head.HEAD_KEY, target_head.EMBEDDING_KEY)
         elif checkpoint is not None:
+            _expect_path(paths, "model.target_model_path", model, checkpoint.path)
             _expect_keys(faults, model, checkpoint.head_key, checkpoint.embedding_key)
         if manifest.route == "online":
             _expect_path(paths, "data.prompts_path", data, folder / PROMPTS_FILE)

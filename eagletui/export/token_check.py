@@ -19,6 +19,7 @@ from eagletui.export.rows import DEFAULT_SET, TrainingRow
 from eagletui.export.token_manifest import FileFacts, TokenManifest
 from eagletui.export.token_rows import rows_of_lines, rows_of_parquet
 from eagletui.export.token_target import TokenTarget, read_target
+from eagletui.export.torchspec_config import check_paths
 
 _LARGEST_ID: Final = 2**31 - 1
 
@@ -50,6 +51,9 @@ def verify_tokens(
             on_row(reading.samples, manifest.samples)
             reading.check(row, file)
     checks = list(reading.checks())
+    if manifest.format == parquet.FORMAT or manifest.torchspec is not None:
+        apart = None if manifest.validation_file is None else manifest.validation_file.file
+        checks.append(check_paths(folder, manifest.file, apart))
     if manifest.torchspec is not None:
         from eagletui.export.cache_check import check_cache
 

@@ -16,13 +16,13 @@ from typing import Any, Final
 
 import msgspec
 
-from eagletui.config.run_config import config_from_json
 from eagletui.core.errors import RunError
 from eagletui.core.features import feature_layers
 from eagletui.core.loaders import TORCHSPEC_CACHE
 from eagletui.core.loss_mask import run_lengths
 from eagletui.export.jsonl import export_jsonl
 from eagletui.export.limits import sglang_positions
+from eagletui.export.run_layers import configured_layers, configured_outputs
 from eagletui.export.sglang_target import require_layers_as_meant, unknown_target_note
 from eagletui.export.token_file import Exported
 from eagletui.export.torchspec_config import LayerOutputs, TrainedOn, write_config
@@ -127,16 +127,10 @@ def layers_of(folder: RunFolder, model: Path) -> LayerOutputs | None:
         ModelError: the model's config cannot be read, or the run's layers do not fit it.
     """
     with LedgerReader(folder.ledger_path) as reader:
-        asked = config_from_json(reader.run().config_json).extract.layers
-        chosen = None if asked is None else tuple(asked)
         if model.is_dir():
-            return feature_layers(read_checkpoint(model).num_layers, chosen).outputs
+            return feature_layers(read_checkpoint(model).num_layers, configured_layers(reader)).outputs
         known = target_if_known(folder, reader)
-    if known is not None:
-        return known.facts.layers_output
-    if chosen is None:
-        return None
-    return feature_layers(1 + max(chosen), chosen).outputs
+        return configured_outputs(reader) if known is None else known.facts.layers_output
 
 
 def cache_key(data: Path, config: TorchSpecConfig) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from eagletui.core.checks import Check, Faults
 from eagletui.files.replacement import Replacement
 
 if TYPE_CHECKING:
@@ -71,3 +72,26 @@ def write_config(out: Path, trained: TrainedOn, *, cache: Path | None = None, ch
         # JSON is YAML.
         stream.write(msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
     return shlex.join(words)
+
+
+def check_paths(folder: Path, train: str, validation: str | None) -> Check:
+    """Tell whether the run config trains on the files beside it; a copied one still trains on the first ones.
+
+    Args:
+        folder: the exported folder.
+        train: name of the file to train on.
+        validation: of the one to validate on; None where there is none.
+    """
+    faults = Faults("paths", f"{CONFIG_FILE} names the files of this folder", level="warn")
+    try:
+        config: Any = msgspec.json.decode((folder / CONFIG_FILE).read_bytes())
+    except (OSError, msgspec.DecodeError) as error:
+        faults.add(f"{CONFIG_FILE} cannot be read as it was written: {error}")
+        return faults.check()
+    dataset = config.get("dataset") if isinstance(config, dict) else None
+    for name, wanted in (("train_data_path", train), ("eval_data_path", validation)):
+        found = dataset.get(name) if isinstance(dataset, dict) else None
+        expected = None if wanted is None else (folder / wanted).resolve()
+        if (None if not isinstance(found, str) else Path(found).resolve()) != expected:
+            faults.add(f"{CONFIG_FILE}: dataset.{name} is {found}, which is not {expected}: moved, or edited")
+    return faults.check()

@@ -1,11 +1,13 @@
 """Layer ids for trainers that let SGLang run the target."""
 
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from eagletui.core.sglang_layers import misread_by_sglang
+from eagletui.export.jsonl import export_jsonl
 from tests.export.exported_run import command
 from tests.extract.small_run import answer_samples, create_run
 from tests.tiny_models import save_tiny_model
@@ -56,3 +58,15 @@ def test_a_target_that_is_only_named_is_told_about(tmp_path: Path) -> None:
     form, flags = ROUTES[-1]
     (note,) = command("export", str(run.path), "--to", form, "--out", str(tmp_path / "out"), *flags, "--json")["notes"]
     assert "for DeepSeek, Kimi and GLM-5 ids that do not begin with 1, like [2, 3, 5], are other layers" in note
+
+
+def test_layers_of_the_config_reach_torchspec_where_the_target_is_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = create_run(tmp_path / "run", None, layers=[3, 4, 6])
+    answer_samples(run, [((1, 2), (3, 4, 5))])
+    exported = partial(export_jsonl, validation_apart=True)
+    monkeypatch.setattr("eagletui.export.parquet.export_parquet", exported)  # pyarrow need not be installed
+    printed = command("export", str(run.path), "--to", "parquet", "--out", str(tmp_path / "out"), "--json")
+    assert "inference.aux_hidden_states_layers=[2,3,5]" in printed["command"]
+    assert any("like [2, 3, 5], are other layers" in note for note in printed["notes"])

@@ -178,6 +178,9 @@ def test_the_cache_of_torchspec_is_held_to_its_key_its_rows_and_its_config(origi
     stated = json.loads(config.read_text())
     config.write_text(json.dumps({**stated, "training": {**stated["training"], "max_seq_length": 32}}))
     assert "training.max_seq_length is 32, the cache was made for 64" in _verify(out, code=1)["config"]
+    elsewhere = Path(shutil.copytree(out, tmp_path / "elsewhere"))
+    moved = _verify(elsewhere, code=1)["paths"]
+    assert f"dataset.train_data_path is {out / 'train.jsonl'}, which is not {elsewhere / 'train.jsonl'}" in moved
     os.utime(out / "train.jsonl", (1, 1))
     assert "has no entry under the key that TorchSpec looks for" in _verify(out, code=1)["cache"]
 

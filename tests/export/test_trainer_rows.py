@@ -74,6 +74,14 @@ def test_a_manifest_that_counts_other_sampled_tokens_is_found(made: ExportedRun,
     assert "the manifest says 1 sampled tokens, the rows have 18" in verify(made, copied, code=1)["files"]
 
 
+def test_a_run_config_that_names_another_target_is_told(made: ExportedRun, copied: Path) -> None:
+    config = copied / "specforge.json"
+    config.write_text(config.read_text().replace(str(made.model), "/elsewhere/model"))
+    checks = command("verify", str(copied), "--model", str(made.model), "--json")["checks"]
+    paths = next(check["detail"] for check in checks if check["name"] == "paths")
+    assert 'model.target_model_path is "/elsewhere/model", which is not' in paths
+
+
 def test_a_sample_that_left_the_training_set_and_a_label_that_changed_are_found(
     made: ExportedRun, exported: Path, tmp_path: Path
 ) -> None:
