@@ -19,7 +19,7 @@ from eagletui.export.rows import DEFAULT_SET, TrainingRow
 from eagletui.export.token_manifest import FileFacts, TokenManifest
 from eagletui.export.token_rows import rows_of_lines, rows_of_parquet
 from eagletui.export.token_target import TokenTarget, read_target
-from eagletui.export.torchspec_config import check_paths
+from eagletui.export.torchspec_config import check_config
 
 _LARGEST_ID: Final = 2**31 - 1
 
@@ -53,7 +53,8 @@ def verify_tokens(
     checks = list(reading.checks())
     if manifest.format == parquet.FORMAT or manifest.torchspec is not None:
         apart = None if manifest.validation_file is None else manifest.validation_file.file
-        checks.append(check_paths(folder, manifest.file, apart))
+        longest = reading.longest if manifest.format == parquet.FORMAT else None
+        checks += check_config(folder, manifest.file, apart, longest)
     if manifest.torchspec is not None:
         from eagletui.export.cache_check import check_cache
 
@@ -70,6 +71,7 @@ class _Reading:
         self.target = target
         self.samples = 0
         self.tokens = 0
+        self.longest = 0
         self._sampled = 0
         self._evidence: Counter[str] = Counter()
         self._usability: Counter[str] = Counter()
@@ -108,6 +110,7 @@ class _Reading:
         number = self.samples
         self.samples += 1
         self.tokens += len(row.input_ids)
+        self.longest = max(self.longest, len(row.input_ids))
         self._sampled += row.output_tokens
         self._evidence[row.evidence] += 1
         self._usability[row.usability] += 1

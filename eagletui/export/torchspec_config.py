@@ -1,6 +1,7 @@
 """The run config of TorchSpec beside its data: everything that must match the data, and nothing else."""
 
 import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -74,24 +75,47 @@ def write_config(out: Path, trained: TrainedOn, *, cache: Path | None = None, ch
     return shlex.join(words)
 
 
-def check_paths(folder: Path, train: str, validation: str | None) -> Check:
-    """Tell whether the run config trains on the files beside it; a copied one still trains on the first ones.
+def check_config(folder: Path, train: str, validation: str | None, longest: int | None) -> Iterator[Check]:
+    """Tell whether the run config trains on the files beside it, and whether TorchSpec takes them at its limit.
 
     Args:
-        folder: the exported folder.
+        folder: the exported folder; a config that was copied with it still names the files of the first one.
         train: name of the file to train on.
         validation: of the one to validate on; None where there is none.
+        longest: tokens of the longest row, of files that TorchSpec refuses for one row over its limit; None: it cuts.
     """
-    faults = Faults("paths", f"{CONFIG_FILE} names the files of this folder", level="warn")
+    paths = Faults("paths", f"{CONFIG_FILE} names the files of this folder", level="warn")
+    limit = Faults("limit", f"no row is longer than training.max_seq_length of {CONFIG_FILE}")
+    config = _read(folder / CONFIG_FILE, paths)
+    if config is not None:
+        dataset = _section(config, "dataset")
+        for name, wanted in (("train_data_path", train), ("eval_data_path", validation)):
+            found = dataset.get(name)
+            expected = None if wanted is None else (folder / wanted).resolve()
+            if (None if not isinstance(found, str) else Path(found).resolve()) != expected:
+                paths.add(f"{CONFIG_FILE}: dataset.{name} is {found}, which is not {expected}: moved, or edited")
+        most = _section(config, "training").get("max_seq_length")
+        if longest is not None and (not isinstance(most, int) or longest > most):
+            limit.add(
+                f"a row has {longest:,} tokens, and training.max_seq_length is {most}: TorchSpec refuses the file"
+            )
+    yield paths.check()
+    if longest is not None and config is not None:
+        yield limit.check()
+
+
+def _read(path: Path, faults: Faults) -> dict[str, Any] | None:
     try:
-        config: Any = msgspec.json.decode((folder / CONFIG_FILE).read_bytes())
+        config: Any = msgspec.json.decode(path.read_bytes())
     except (OSError, msgspec.DecodeError) as error:
-        faults.add(f"{CONFIG_FILE} cannot be read as it was written: {error}")
-        return faults.check()
-    dataset = config.get("dataset") if isinstance(config, dict) else None
-    for name, wanted in (("train_data_path", train), ("eval_data_path", validation)):
-        found = dataset.get(name) if isinstance(dataset, dict) else None
-        expected = None if wanted is None else (folder / wanted).resolve()
-        if (None if not isinstance(found, str) else Path(found).resolve()) != expected:
-            faults.add(f"{CONFIG_FILE}: dataset.{name} is {found}, which is not {expected}: moved, or edited")
-    return faults.check()
+        faults.add(f"{path.name} cannot be read as it was written: {error}")
+        return None
+    if not isinstance(config, dict):
+        faults.add(f"{path.name} is no object")
+        return None
+    return config
+
+
+def _section(config: dict[str, Any], name: str) -> dict[str, Any]:
+    section = config.get(name)
+    return section if isinstance(section, dict) else {}

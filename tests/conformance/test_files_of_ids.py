@@ -44,6 +44,11 @@ def test_parquet_that_was_cut_or_changed_is_found_also_where_size_and_hash_agree
     out = tmp_path / "out"
     printed = export(made, "parquet", out)
     assert verify(made, out, code=0) == {}
+    config = out / "torchspec.yaml"
+    stated = json.loads(config.read_text())
+    config.write_text(json.dumps({**stated, "training": {"max_seq_length": 63}}))
+    assert verify(made, out, code=1)["limit"].startswith("a row has 64 tokens, and training.max_seq_length is 63")
+    config.write_text(json.dumps(stated))
     file = Path(printed["file"])
     table = parquet.read_table(file)
     columns = table.to_pydict()

@@ -11,7 +11,7 @@ import torch
 
 from eagletui.cli.app import main
 from eagletui.export.torchspec import TorchSpecConfig, cache_string
-from eagletui.export.torchspec_config import TrainedOn, write_config
+from eagletui.export.torchspec_config import TrainedOn, check_config, write_config
 from eagletui.models.checkpoint import read_checkpoint
 from eagletui.runs.folder import RunFolder
 from tests.export.exported_run import command
@@ -132,6 +132,22 @@ def test_the_config_for_parquet_names_both_files_and_the_targets_own_weights(tmp
     assert config["inference"] == {"aux_hidden_states_layers": [1, 3, 4]}
     assert "cache_dir" not in config
     assert "chat_template" not in config["dataset"]
+
+
+@pytest.mark.parametrize(
+    ("longest", "faults"),
+    [
+        (8192, []),
+        (8193, ["a row has 8193 tokens, and training.max_seq_length is 8192: TorchSpec refuses the file"]),
+        (None, []),
+    ],
+)
+def test_a_row_over_the_limit_of_the_config_is_told_where_torchspec_refuses_the_file(
+    tmp_path: Path, longest: int | None, faults: list[str]
+) -> None:
+    write_config(tmp_path, TrainedOn(tmp_path / "train.parquet", None, "named/target", 8192, None, None))
+    checks = check_config(tmp_path, "train.parquet", None, longest)
+    assert [check.detail for check in checks if not check.ok] == faults
 
 
 def test_another_export_leaves_one_entry(folder: RunFolder, tmp_path: Path) -> None:
