@@ -138,7 +138,7 @@ def test_the_config_for_parquet_names_both_files_and_the_targets_own_weights(tmp
     ("longest", "faults"),
     [
         (8192, []),
-        (8193, ["a row has 8193 tokens, and training.max_seq_length is 8192: TorchSpec refuses the file"]),
+        (8193, ["a row has 8,193 tokens, and training.max_seq_length is 8192: TorchSpec refuses the file"]),
         (None, []),
     ],
 )
