@@ -71,10 +71,10 @@ def verify(
 
     if exported is None:
         features = checking.features_folder(folder)
-        ledger = features.resolve().parent / "ledger.sqlite"
+        run = checking.run_of(features)
         verdict = checking.verify(features, model, compared=samples, on_shard=on_step)
-        if verdict.looked_at and ledger.is_file():
-            _record(ledger, verdict)
+        if verdict.looked_at and run is not None:
+            _record(run.ledger_path, verdict)
     else:
         from eagletui.export.check import verify_export
 

@@ -43,6 +43,18 @@ def features_folder(given: Path) -> Path:
     return inside if inside.is_dir() and not (given / "manifest.json").exists() else given
 
 
+def run_of(folder: Path) -> RunFolder | None:
+    """Return the run whose features folder this is, also where that is a link; None where it is no run's.
+
+    A folder that was moved aside in a run, or made there of a file, is not held to the ledger: that counts others.
+    """
+    for parent in dict.fromkeys((folder.absolute().parent, folder.resolve().parent)):
+        run = RunFolder(parent)
+        if run.ledger_path.is_file() and run.features_dir.is_dir() and run.features_dir.samefile(folder):
+            return run
+    return None
+
+
 def verify(
     folder: Path,
     model: Path,
@@ -74,10 +86,10 @@ def verify(
                 closing(Comparing(target, manifest.layers, was_fp8=manifest.stored == "fp8"))
             )
             comparing.capture.widens = comparing.capture.widens and widened.SAID in manifest.capture
-        ledger = folder.resolve().parent / "ledger.sqlite"
+        of_run = run_of(folder)
         run: RunRow | None = None
-        if ledger.is_file():
-            with LedgerReader(ledger) as reader:
+        if of_run is not None:
+            with LedgerReader(of_run.ledger_path) as reader:
                 run = reader.run()
                 listed = tuple(ListedShard(s.path, s.samples, s.rows, s.bytes, s.xxh3) for s in reader.shards())
         else:
@@ -86,10 +98,12 @@ def verify(
         listed = tuple(shard for shard in listed if shard.path not in gone)
         reading = _Reading(folder, manifest, comparing, gone)
         reading.positions = target.positions
-        if run is None:
+        if of_run is None:
             reading.source = find_source(folder, manifest)
         else:
-            reading.ledger = stack.enter_context(FeaturesReader(ledger))
+            reading.ledger = stack.enter_context(FeaturesReader(of_run.ledger_path))
+            reading.compare_list(listed)
+            reading.count_waiting(reading.ledger.waiting())
         total = sum(shard.samples for shard in listed)
         count = worth_comparing(total, len(listed)) if compared is None else min(compared, total)
         picked = spread_over([shard.samples for shard in listed], count, _SEED)
@@ -101,7 +115,7 @@ def verify(
     checks = [
         *reading.checks(listed),
         _manifest(manifest, target, run),
-        *_tokenizer(manifest, target, ledger),
+        *_tokenizer(manifest, target, of_run or RunFolder(folder.absolute().parent)),
         *_against_model(manifest, target, comparing, is_any_there=bool(listed)),
     ]
     rows = sum(shard.rows for shard in listed)
@@ -133,6 +147,7 @@ class _Reading:
         self._long = Faults("positions", "", level="warn")
         self._ledger = Faults("ledger", "ids and masks are those of the ledger")
         self._source = Faults("source", "")
+        self._list = Faults("list", f"{SHARD_LIST} is the copy of the ledger that it should be", level="warn")
         self._stale = Faults("stale", "no sample has got other ids since", level="warn")
 
     def read(self, shard: ListedShard, picked: set[int]) -> None:
@@ -164,6 +179,23 @@ class _Reading:
                 if is_finite and position in picked and self.comparing is not None:
                     self.comparing.add(record)
 
+    def count_waiting(self, samples: int) -> None:
+        """Say how many samples of the run are not here, which is no fault."""
+        if samples:
+            self._ledger.fine += f"; {samples:,} of the run's samples have no features yet"
+
+    def compare_list(self, listed: tuple[ListedShard, ...]) -> None:
+        """Hold the list of a run's shards to the ledger, whose copy it is: who reads the folder alone goes by it."""
+        try:
+            told = {shard.path: shard for shard in read_shard_list(self.folder)}
+        except RunError as error:
+            self._list.add(str(error))
+            return
+        for shard in listed:
+            if told.get(shard.path) != shard:
+                how = "is missing from" if shard.path not in told else "is another in"
+                self._list.add(f"{shard.path} {how} {SHARD_LIST}; the next extract writes it anew from the ledger")
+
     def checks(self, listed: tuple[ListedShard, ...]) -> Iterator[Check]:
         """Yield the answers."""
         for path in sorted(self.storage.paths() - {shard.path for shard in listed} - set(self.gone)):
@@ -179,6 +211,7 @@ class _Reading:
             yield self._long.check()
         if self.ledger is not None:
             yield self._ledger.check()
+            yield self._list.check()
             yield self._stale.check()
         elif self.manifest.is_of_run:
             where = f"no ledger of {self.manifest.source} lies beside this folder"
@@ -280,6 +313,7 @@ def _manifest(manifest: Manifest, target: TargetModel, run: RunRow | None) -> Ch
     if run is not None:
         pairs += [
             ("source", manifest.made_of, "a run"),
+            ("served_model", manifest.served_model, run.model_id),
             ("tokenizer_hash", manifest.tokenizer_hash, run.tokenizer_hash),
         ]
     for name, stated, found in pairs:
@@ -288,8 +322,8 @@ def _manifest(manifest: Manifest, target: TargetModel, run: RunRow | None) -> Ch
     return faults.check()
 
 
-def _tokenizer(manifest: Manifest, target: TargetModel, ledger: Path) -> Iterator[Check]:
-    check = compare_tokenizer(target.path, manifest.tokenizer_hash, RunFolder(ledger.parent).vocabulary_path)
+def _tokenizer(manifest: Manifest, target: TargetModel, run: RunFolder) -> Iterator[Check]:
+    check = compare_tokenizer(target.path, manifest.tokenizer_hash, run.vocabulary_path)
     if check is not None:
         yield check
 

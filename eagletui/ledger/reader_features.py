@@ -88,6 +88,12 @@ class FeaturesReader(Reader):
             )
             return CurrentFeatures(*found)
 
+    def waiting(self) -> int:
+        """Count the samples that wait for features."""
+        with self._transactions.reading() as connection:
+            ((found,),) = connection.execute("SELECT count(*) FROM to_extract")
+            return int(found)
+
     def census(self) -> list[CensusRow]:
         """List every trainable sample whose features are there or could be computed, by id; without its ids."""
         with self._transactions.reading() as connection:
