@@ -138,7 +138,7 @@ class _Reading:
         self.gone = gone
         fine = "every listed shard has its size and hash, and no other is there"
         if gone:
-            fine += f"; a trainer has acknowledged {len(gone)} more, which are deleted and not checked"
+            fine += f"; a trainer has acknowledged {len(gone)} more, which are not checked and deleted"
         self._files = Faults("files", fine)
         self._layout = Faults("layout", "offsets, shapes and types fit together and to the manifest")
         self._ids = Faults("ids", "ids lie in the vocabulary, masks are 0 or 1, no sample is there twice")
@@ -179,6 +179,10 @@ class _Reading:
                 if is_finite and position in picked and self.comparing is not None:
                     self.comparing.add(record)
 
+    def _like_shards(self) -> set[str]:
+        """List what is no shard by its name, but what a trainer that takes every safetensors file would train on."""
+        return {f"shards/{file.name}" for file in (self.folder / "shards").glob("*.safetensors")}
+
     def count_waiting(self, samples: int) -> None:
         """Say how many samples of the run are not here, which is no fault."""
         if samples:
@@ -198,8 +202,11 @@ class _Reading:
 
     def checks(self, listed: tuple[ListedShard, ...]) -> Iterator[Check]:
         """Yield the answers."""
-        for path in sorted(self.storage.paths() - {shard.path for shard in listed} - set(self.gone)):
+        there = self.storage.paths() | self._like_shards()
+        for path in sorted(there - {shard.path for shard in listed} - set(self.gone)):
             self._files.add(f"{path} is not listed")
+        if left := there & set(self.gone):
+            self._files.fine += f" but for {len(left)}, which the next extract deletes"
         for key, times in self.seen.items():
             if times > 1:
                 self._ids.add(f"{key} is there {times} times")

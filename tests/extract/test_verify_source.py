@@ -9,6 +9,7 @@ from safetensors import safe_open
 from safetensors.torch import save
 
 from eagletui.core.checks import Verdict
+from eagletui.extract.acknowledged import AcknowledgedShard, write_acknowledged
 from eagletui.extract.manifest import SHARD_LIST, read_shard_list
 from eagletui.extract.shards import hash_file
 from eagletui.extract.verify import verify
@@ -89,6 +90,25 @@ def test_a_list_with_other_samples_than_its_shard_is_a_fault(
         "shards.jsonl has other sample_ids than shards/000000.safetensors: "
         "sample 1 is 'zzz' there and 's1' in the shard",
     )
+
+
+def test_a_file_that_is_no_shard_by_its_name_is_named_too(
+    made: Path, tmp_path: Path, tiny_models: dict[Kind, Path]
+) -> None:
+    out = _copy(made, tmp_path)
+    shutil.copy(out / "shards" / "000000.safetensors", out / "shards" / "copy of 000000.safetensors")
+    found = _check(verify(out, tiny_models["llama"], device="cpu"), "files")
+    assert found == (False, "shards/copy of 000000.safetensors is not listed")
+
+
+def test_an_acknowledged_shard_that_is_still_there_is_not_called_deleted(
+    made: Path, tmp_path: Path, tiny_models: dict[Kind, Path]
+) -> None:
+    out = _copy(made, tmp_path)
+    write_acknowledged(out, [AcknowledgedShard("shards/000000.safetensors", 40, ("s0", "s1"))])
+    ok, said = _check(verify(out, tiny_models["llama"], device="cpu"), "files")
+    assert ok
+    assert said.endswith("which are not checked and deleted but for 1, which the next extract deletes")
 
 
 def test_samples_longer_than_the_model_has_positions_ask_for_a_look(
