@@ -21,7 +21,6 @@ PARTY_ROW = LogprobRow(227, (240, 159, 142, 137), -0.2099)
 
 PROMPTS = (
     "Write a friendly tweet with emoji 🎉 about birthdays, then a haiku in Japanese.",
-    "Write a Python function that reverses a list.",
     "Answer in ALL CAPS: what is the sea?",
 )
 

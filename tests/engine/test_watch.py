@@ -4,6 +4,8 @@ import sqlite3
 from contextlib import closing
 from dataclasses import replace
 
+import pytest
+
 from eagletui.config.sections import CheckSection
 from eagletui.core.drift import STOP_NOT_BILLED
 from eagletui.core.fidelity import Evidence
@@ -151,6 +153,7 @@ def test_a_breach_pauses_the_run_and_a_resume_goes_on(new_run: NewRun, replay_pr
     assert_every_sample_answered_once(run, 16)
 
 
+@pytest.mark.slow
 def test_a_breach_can_quarantine_the_endpoint_instead(new_run: NewRun, replay_provider: ProviderHandle) -> None:
     run = new_run(
         replay_provider.api_url,

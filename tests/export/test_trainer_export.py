@@ -265,8 +265,14 @@ def test_the_limit_in_the_command_cuts_nothing_unless_one_is_given(shared: Expor
     assert "data.max_length=33" in printed["command"]
 
 
-@pytest.mark.parametrize("cover", [False, True], ids=["plain", "covered"])
-@pytest.mark.parametrize(("fault", "check"), FAULTS, ids=[fault.__name__ for fault, _ in FAULTS])
+@pytest.mark.parametrize(
+    ("fault", "check", "cover"),
+    [
+        pytest.param(fault, check, cover, id=f"{fault.__name__}-{'covered' if cover else 'plain'}", marks=marks)
+        for number, (fault, check) in enumerate(FAULTS)
+        for cover, marks in ((True, ()), (False, pytest.mark.slow if number else ()))
+    ],
+)
 def test_every_fault_of_a_row_is_found_even_where_the_hash_was_made_to_agree(
     shared: ExportedRun, copied: Path, fault: Fault, check: str, cover: bool
 ) -> None:

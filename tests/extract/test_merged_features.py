@@ -69,7 +69,11 @@ def test_a_missing_or_cut_shard_is_named_and_nothing_is_merged(extracted: list[R
     assert not (extracted[0].path.parent / "joined").exists()
 
 
-@pytest.mark.parametrize("by", ["extractor", "trainer", None], ids=["listed and deleted", "deleted", "only marked"])
+@pytest.mark.parametrize(
+    "by",
+    ["extractor", pytest.param("trainer", marks=pytest.mark.slow), None],
+    ids=["listed and deleted", "deleted", "only marked"],
+)
 def test_what_a_trainer_has_acknowledged_stays_acknowledged(
     extracted: list[RunFolder], tiny_models: dict[Kind, Path], by: str | None
 ) -> None:

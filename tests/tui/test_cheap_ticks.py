@@ -1,11 +1,11 @@
 """What happens many times a second costs little: figures change where they stand, garbage waits for a quiet moment."""
 
-import gc
-import weakref
+import subprocess
+import sys
+from pathlib import Path
 
-from eagletui.tui.tidying import Tidying
 from tests.tui.driving import WIDE, opened
-from tests.tui.factory import Built, Clock, answer, result_for, send
+from tests.tui.factory import Built, answer, result_for, send
 
 
 def _go_on(built: Built) -> None:
@@ -49,34 +49,7 @@ async def test_only_the_lines_that_changed_are_painted(busy: Built) -> None:
         assert sorted(set(painted)) == [1, 2], "the line that the cursor left, and the one it came to; 0 is the header"
 
 
-class _Knot:
-    def __init__(self) -> None:
-        self.self = self
-
-
 def test_garbage_is_looked_for_when_nobody_presses_keys() -> None:
-    clock = Clock(0.0)
-    tidying = Tidying(clock)
-    clock.now = 1.0
-    tidying.touched()
-    clock.now = 2.9
-    assert not tidying.is_due(), "a key was pressed a moment ago"
-    clock.now = 3.0
-    assert tidying.is_due()
-    try:
-        kept = _Knot()
-        tidying.tidy()
-        gone = weakref.ref(kept)
-        del kept
-        gc.collect()
-        assert gone() is not None, "what was there the last time is set aside"
-        clock.now += 59.0
-        assert not tidying.is_due(), "the last time was less than a minute ago"
-        clock.now += 1.0
-        assert tidying.is_due()
-        tidying.tidy()
-        assert gone() is None, "and freed the next time"
-        clock.now += 3_600.0
-        assert not tidying.is_due(), "nothing was looked at since"
-    finally:
-        gc.freeze()  # as every test finds it
+    command = [sys.executable, "-m", "tests.tui.tidied"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
+    assert done.returncode == 0, done.stderr

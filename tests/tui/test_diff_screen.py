@@ -113,6 +113,7 @@ async def test_a_sample_in_flight_gets_its_tokens_when_they_come(busy: Built) ->
         assert "It│·came│.│<|im_end|>" in screens.text
 
 
+@pytest.mark.slow
 async def test_on_a_small_terminal_the_span_list_takes_the_place_of_the_stream(busy: Built) -> None:
     async with opened(busy, NARROW) as screens:
         await open_on(screens, "s-000012")
@@ -152,6 +153,7 @@ async def test_a_span_is_copied_and_the_sample_is_saved(busy: Built) -> None:
         assert saved[0].name in screens.text
 
 
+@pytest.mark.slow
 async def test_without_the_vocabulary_the_inspector_says_so(busy: Built) -> None:
     (busy.path / "vocabulary.msgpack").unlink()
     async with opened(busy, WIDE) as screens:

@@ -101,6 +101,7 @@ async def test_limits_of_a_run_without_an_engine_are_changed_at_once_as_ctl_does
         assert "Start the workers" in screens.text
 
 
+@pytest.mark.slow
 async def test_p_on_a_run_without_an_engine_offers_to_start_it(busy: Built) -> None:
     (busy.path / "logs" / "engine.log").write_text(LAST_WORDS, encoding="utf-8")
     async with opened(busy, workers=()) as screens:
@@ -263,6 +264,7 @@ async def test_a_finished_run_says_how_it_ended_and_refuses_to_pause(busy: Built
         assert pending(busy) == []
 
 
+@pytest.mark.slow
 async def test_a_draining_run_counts_what_is_left(busy: Built) -> None:
     with busy.writer() as writer:
         writer.set_run_state("draining")

@@ -14,7 +14,7 @@ from tests.tui.driving import NARROW, WIDE, Size, opened
 from tests.tui.factory import Built, busy_run, empty_run
 
 
-@pytest.mark.parametrize("size", [WIDE, NARROW])
+@pytest.mark.parametrize("size", [WIDE, pytest.param(NARROW, marks=pytest.mark.slow)])
 async def test_spend_shows_the_books_and_every_endpoint(busy: Built, size: Size) -> None:
     async with opened(busy, size) as screens:
         await screens.press("3")
@@ -150,6 +150,7 @@ async def test_the_palette_has_every_action_of_the_screen_in_front(busy: Built) 
             assert found == wanted
 
 
+@pytest.mark.slow
 async def test_the_palette_finds_an_action_by_name(busy: Built) -> None:
     async with opened(busy, WIDE) as screens:
         await screens.press("colon")

@@ -96,6 +96,7 @@ def test_latency_bars_count_every_answer_in_round_steps(busy: Built) -> None:
     assert plots.latency([], snapshot_of(busy)).plot.is_empty
 
 
+@pytest.mark.slow
 async def test_charts_are_drawn_at_both_sizes_and_in_ascii(busy: Built) -> None:
     async with opened(busy, WIDE, ascii_=True, theme="eagle-mono") as screens:
         await screens.press("z")

@@ -9,7 +9,7 @@ from tests.tui.driving import NARROW, WIDE, opened
 from tests.tui.factory import Built
 
 
-@pytest.mark.parametrize("theme", ["eagle-dark", "eagle-mono"])
+@pytest.mark.parametrize("theme", ["eagle-dark", pytest.param("eagle-mono", marks=pytest.mark.slow)])
 async def test_every_figure_of_the_dashboard_comes_from_the_ledger(busy: Built, theme: str) -> None:
     async with opened(busy, WIDE, theme=theme) as screens:
         assert "● RUNNING" in screens.lines[0]
