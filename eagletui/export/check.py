@@ -24,7 +24,7 @@ from eagletui.export.config_check import check_configs
 from eagletui.export.feature_files import FileForm, SpecForgeFile, SpeculatorsFile, files_like
 from eagletui.export.gathered import ids_digest
 from eagletui.export.head_check import check_head
-from eagletui.export.ledger_ids import LedgerSample, ledger_samples
+from eagletui.export.ledger_ids import LedgerSample, find_ledger, ledger_samples
 from eagletui.export.rows import DEFAULT_SET
 from eagletui.export.trainer_files import read_record, trainer_rows
 from eagletui.export.trainer_folder import JOURNAL, ExportedRow, TrainerManifest, read_rows
@@ -104,7 +104,8 @@ class _Reading:
         self.all_counts: Counter[int] = Counter()
         self.counted_rows = 0
         self._form: FileForm = SpeculatorsFile() if manifest.trainer == "speculators" else SpecForgeFile(_no_norm)
-        self._ledger_samples = ledger_samples(Path(manifest.ledger), manifest.run)
+        ledger = find_ledger(folder, manifest.ledger, manifest.run)
+        self._ledger_samples = None if ledger is None else ledger_samples(ledger)
         self._evidence: Counter[str] = Counter()
         self._usability: Counter[str] = Counter()
         self._complete = Faults("complete", "the last export into this folder came to its end")

@@ -10,7 +10,6 @@ from typing import NamedTuple
 import msgspec
 
 from eagletui.export.rows import ALSO_POSSIBLE, DEFAULT_SET, Census, TrainingRow, training_rows
-from eagletui.export.token_manifest import TokenManifest
 from eagletui.ledger.reader import LedgerReader
 
 
@@ -75,21 +74,6 @@ class LedgerRows:
             if known.number < self._last[is_held_out]:
                 yield f"{row.id} stands behind rows that come after it in the ledger"
             self._last[is_held_out] = max(self._last[is_held_out], known.number)
-
-
-def find_ledger(folder: Path, manifest: TokenManifest) -> Path | None:
-    """Return the ledger that a file of ids came from; None where it is not there any more.
-
-    Args:
-        folder: the exported folder; one of before manifests named the ledger may lie in its run.
-        manifest: its manifest.
-    """
-    inside = folder.absolute().parent.parent / "ledger.sqlite"
-    path = inside if manifest.ledger is None else Path(manifest.ledger)
-    if not path.is_file():
-        return None
-    with LedgerReader(path) as reader:
-        return path if reader.run().name == manifest.run else None
 
 
 def _digests(number: int, row: TrainingRow) -> _Digests:

@@ -14,7 +14,8 @@ from eagletui.core.checks import Check, Faults, Verdict
 from eagletui.core.features import sampled_mask
 from eagletui.core.row_order import VALIDATION_PERCENT, joins_validation
 from eagletui.export import jsonl, parquet
-from eagletui.export.ledger_rows import LedgerRows, find_ledger
+from eagletui.export.ledger_ids import find_ledger
+from eagletui.export.ledger_rows import LedgerRows
 from eagletui.export.rows import DEFAULT_SET, TrainingRow
 from eagletui.export.token_manifest import FileFacts, TokenManifest
 from eagletui.export.token_rows import rows_of_lines, rows_of_parquet
@@ -80,7 +81,7 @@ class _Reading:
         self._held_out = 0
         self._joining = 0
         """Rows whose prompt is one to validate on."""
-        ledger = find_ledger(folder, manifest)
+        ledger = find_ledger(folder, manifest.ledger, manifest.run)
         self._ledger_rows = None if ledger is None else LedgerRows(ledger, manifest.also_included)
         self._files = Faults("files", "each file has its size and hash, and no other is there")
         self._layout = Faults("layout", "every row can be read as a trainer reads it")

@@ -142,6 +142,16 @@ def test_an_export_is_stale_once_its_run_was_rebuilt_or_a_sample_left_the_set(
     assert "no ledger of run run is at" in _verify(out)["ledger"]
 
 
+def test_a_run_that_was_moved_with_its_export_is_found(original: RunFolder, tmp_path: Path) -> None:
+    run = RunFolder(Path(shutil.copytree(original.path, tmp_path / "run")))
+    command("export", str(run.path), "--to", "jsonl", "--json")
+    run.path.rename(tmp_path / "moved")
+    out = tmp_path / "moved" / "exports" / "jsonl"
+    assert _verify(out) == {}
+    _rewrite(out, _row(input_ids=[1, 2, 3, 4, 9]), covered=True)
+    assert "s0 has other ids than the ledger" in _verify(out, code=1)["ledger"]
+
+
 def test_figures_and_a_file_of_another_export_are_found(copied: Path) -> None:
     _state(copied, by_evidence={"logprobs": 40}, tokenizer_hash="ff")
     (copied / "validation.jsonl").write_bytes(b"")
