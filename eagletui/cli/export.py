@@ -255,7 +255,7 @@ def _trainer_pairs(done: "TrainerExport", rule: LoaderRule) -> list[tuple[str, s
             f"{vocabulary.size:,} of {vocabulary.target_size:,} tokens, {done.coverage:.2%} of what was sampled, "
             f"chosen by export {vocabulary.since}",
         ),
-        (rule.trainer, effect_line(rule, done.lengths, manifest.max_length, done.served)),
+        (rule.trainer, effect_line(rule, done.lengths, manifest.max_length, done.served, done.largest)),
         ("by text", by_text_line(done.by_text_changed, manifest.samples, manifest.by_evidence)),
         ("folder", str(done.out)),
         *(("note", note) for note in done.notes),

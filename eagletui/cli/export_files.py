@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from eagletui.cli.loader_lines import by_text_line, effect_line, effect_object
 from eagletui.cli.output import bytes_text, print_json, print_pairs
@@ -32,6 +32,15 @@ if TYPE_CHECKING:
     from eagletui.export.trainer_target import ExportTarget
 
 
+class _Limit(NamedTuple):
+    """At which limit of tokens a loader is looked at."""
+
+    rule: LoaderRule
+    tokens: int
+    largest: int | None
+    """Its server starts with no larger one; None: with any."""
+
+
 def to_file(
     folder: RunFolder,
     form: Literal["jsonl", "parquet"],
@@ -56,8 +65,8 @@ def to_file(
 
         done = export_parquet(folder, out, also=also, only=selection)
     rules = (SPECFORGE_ONLINE, SPECULATORS_PREPARE) if form == "jsonl" else (TORCHSPEC_PARQUET,)
-    limits = [(rule, _limit(rule, done, target, max_length)) for rule in rules]
-    limit = limits[-1][1]
+    limits = [_limit(rule, done, target, max_length) for rule in rules]
+    limit = limits[-1].tokens
     if form == "jsonl":
         notes, commands = _jsonl_notes(folder.argument, done), _prepare_commands(done, target, limit)
     else:
@@ -97,7 +106,7 @@ def to_torchspec(
     config = TorchSpecConfig(model, max_length, chat_template)
     layers = layers_of(folder, Path(model))
     done = export_torchspec(folder, out, config, layers, also=also)
-    limits = [(TORCHSPEC_CACHE, max_length)]
+    limits = [_Limit(TORCHSPEC_CACHE, max_length, largest_limit(TORCHSPEC_CACHE, done.positions))]
     notes = []
     if layers is None:
         notes.append(
@@ -118,7 +127,7 @@ def _print_file(
     name: str,
     form: str,
     done: Exported,
-    limits: Sequence[tuple[LoaderRule, int]],
+    limits: Sequence[_Limit],
     extra: dict[str, str],
     notes: Sequence[str],
     commands: list[str],
@@ -142,7 +151,7 @@ def _print_file(
                 "notes": notes,
                 "loaders": [
                     effect_object(rule, done.lengths, limit, done.by_text_changed, done.census.evidence)
-                    for rule, limit in limits
+                    for rule, limit, _ in limits
                 ],
                 "command": commands[0],
                 "commands": commands,
@@ -156,7 +165,10 @@ def _print_file(
             ("rows", _rows(done)),
             ("manifest", str(done.manifest)),
             *((key.replace("_", " "), value) for key, value in extra.items()),
-            *((rule.trainer, effect_line(rule, done.lengths, limit)) for rule, limit in limits),
+            *(
+                (rule.trainer, effect_line(rule, done.lengths, limit, largest=largest))
+                for rule, limit, largest in limits
+            ),
             ("by text", by_text_line(done.by_text_changed, done.census.samples, done.census.evidence)),
             *(("note", note) for note in notes),
         ]
@@ -239,13 +251,13 @@ def _outputs(folder: RunFolder, target: "ExportTarget | None") -> "LayerOutputs 
         return configured_outputs(reader)
 
 
-def _limit(rule: LoaderRule, done: Exported, target: "ExportTarget | None", asked: int | None) -> int:
-    """Return the limit in the command: as asked, else a fitting one; at most what the target has room for."""
+def _limit(rule: LoaderRule, done: Exported, target: "ExportTarget | None", asked: int | None) -> _Limit:
+    """Choose the limit in the command: as asked, else a fitting one; at most what the target has room for."""
     context = _context(rule, target)
     largest = largest_limit(rule, context)
     if asked is None:
-        return fitting_length(rule, max(map(sum, done.lengths)), context)
-    return asked if largest is None else min(asked, largest)
+        return _Limit(rule, fitting_length(rule, max(map(sum, done.lengths)), context), largest)
+    return _Limit(rule, asked if largest is None else min(asked, largest), largest)
 
 
 def _context(rule: LoaderRule, target: "ExportTarget | None") -> int | None:

@@ -9,7 +9,13 @@ _UNPROVED: Final = ("counted", "canonical", "conflict")
 """Evidence by which ids are those of the text for want of others, so that no difference can show."""
 
 
-def effect_line(rule: LoaderRule, lengths: Sequence[SampleLength], max_length: int, served: int | None = None) -> str:
+def effect_line(
+    rule: LoaderRule,
+    lengths: Sequence[SampleLength],
+    max_length: int,
+    served: int | None = None,
+    largest: int | None = None,
+) -> str:
     """Return one sentence: at the length in the command and, where that differs, at the trainer's own.
 
     Args:
@@ -17,6 +23,7 @@ def effect_line(rule: LoaderRule, lengths: Sequence[SampleLength], max_length: i
         lengths: of every sample.
         max_length: the limit of tokens in the command.
         served: tokens of the longest sample that the trainer's server takes; None: any.
+        largest: the largest limit that its server starts with for this target; None: any.
     """
     effect = loader_effect(rule, lengths, max_length, served)
     if rule.refuses_long and effect.refused:
@@ -28,6 +35,8 @@ def effect_line(rule: LoaderRule, lengths: Sequence[SampleLength], max_length: i
         f"its loader ({rule.version}) would change {effect.changed:,} of {effect.samples:,} samples at "
         f"{max_length:,} tokens{_parts(effect)}"
     )
+    if largest is not None and largest < rule.default_length:
+        return f"{line}; the target has no room for its default of {rule.default_length:,}"
     default = loader_effect(rule, lengths, rule.default_length, served)
     if max_length != rule.default_length:
         line += f"; {default.changed:,} at its default of {rule.default_length:,}{_parts(default)}"

@@ -31,6 +31,8 @@ class Limits:
     """Context of the vLLM server that computes whole rows; None where there is none."""
     asked: int | None = None
     """What a person wanted, where the trainer's server would not start with that."""
+    largest: int | None = None
+    """The largest limit that the trainer's server starts with; None: any."""
 
     @property
     def served(self) -> int | None:
@@ -116,5 +118,5 @@ def trainer_limits(
     context = sglang_positions(checkpoint) if online else None
     largest = largest_limit(rule, context)
     if asked is not None and largest is not None and asked > largest:
-        return Limits(largest, asked=asked)
-    return Limits(asked or fitting_length(rule, longest, context))
+        return Limits(largest, asked=asked, largest=largest)
+    return Limits(asked or fitting_length(rule, longest, context), largest=largest)

@@ -105,6 +105,8 @@ class TrainerExport:
     """Of every sample."""
     served: int | None
     """Tokens of the longest sample that the trainer's server takes; None: any."""
+    largest: int | None
+    """The largest limit of tokens that it starts with; None: any."""
     by_text_changed: int
     """Samples whose ids would be others if their text were given to the trainer."""
     coverage: float
@@ -390,6 +392,7 @@ def _told(
         bytes=sum(row.feature.bytes for row in rows if row.feature is not None),
         lengths=lengths,
         served=limits.served,
+        largest=limits.largest,
         by_text_changed=gathered.by_text_changed,
         coverage=vocabulary.coverage(gathered.counts),
         commands=tuple(commands),

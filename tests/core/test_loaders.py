@@ -57,6 +57,14 @@ def test_a_row_that_stops_a_loader_is_not_counted_as_dropped_nor_one_that_its_se
     assert said == "its loader (601a44cf) would refuse the file at 1,024 tokens: 1 of 4 samples are longer"
 
 
+def test_a_default_that_the_target_has_no_room_for_gets_no_figure() -> None:
+    said = effect_line(SPECFORGE_ONLINE, LENGTHS, 33, largest=33)
+    assert said == (
+        "its loader (0.2.0) would change 0 of 3 samples at 33 tokens; the target has no room for its default of 2,048"
+    )
+    assert effect_line(SPECFORGE_ONLINE, LENGTHS, 33, largest=4096).endswith("; 0 at its default of 2,048")
+
+
 @pytest.mark.parametrize("longest", [15, 8185, 8192, 40_000])
 @pytest.mark.parametrize(("rule", "beyond"), [(SPECFORGE_ONLINE, 7), (SPECULATORS_PREPARE, 1), (TORCHSPEC_PARQUET, 0)])
 def test_the_fitting_length_starts_the_server_of_a_target_with_8192_positions(
