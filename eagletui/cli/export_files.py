@@ -72,6 +72,12 @@ def to_file(
     else:
         notes = _parquet_notes(folder, done, target, limit, layers)
         commands = [_parquet_command(out, done, target, limit, layers)]
+    notes += [
+        f"--max-length {max_length:,} is more than the server of {rule.trainer} starts with for this target: the limit "
+        f"is {tokens:,}."
+        for rule, tokens, _ in limits
+        if max_length is not None and tokens < max_length
+    ]
     _print_file(folder.name, form, done, limits, {}, notes, commands, json_)
     return 0
 

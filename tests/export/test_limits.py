@@ -113,6 +113,12 @@ def test_the_commands_for_a_file_of_ids_fit_the_target(made: ExportedRun, tmp_pa
     assert "--seq-length 39 " in prepare
     assert "--max-model-len 40 " in server
     assert "--total-seq-len 39 " in train
+    lowered = export(made, "jsonl", tmp_path / "out", "--max-length", "36")
+    assert [loader["max_length"] for loader in lowered["loaders"]] == [33, 36]
+    said = [note for note in lowered["notes"] if note.startswith("--max-length")]
+    assert said == [
+        "--max-length 36 is more than the server of specforge starts with for this target: the limit is 33."
+    ]
     shutil.rmtree(made.model)
     unknown = export(made, "jsonl", tmp_path / "out")
     assert [loader["max_length"] for loader in unknown["loaders"]] == [2048, 8192]
