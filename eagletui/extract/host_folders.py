@@ -4,16 +4,20 @@ A worker that is killed leaves its folder behind, up to two shards in size. So e
 as that lives, and the next worker of the same run on this machine removes those that nobody holds.
 """
 
+import errno
 import fcntl
 import hashlib
 import os
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from eagletui.extract.space import DiskSpace, size_text
 
 _PREFIX: Final = "eagletui-seal-"
 
@@ -49,6 +53,18 @@ class HostFolders:
                 finally:
                     os.close(descriptor)
         return removed
+
+    def require_room(self, needed_bytes: int) -> None:
+        """Look for room before anything is computed that would need it.
+
+        Raises:
+            OSError: this machine's place for temporary files has less than `needed_bytes` free.
+        """
+        place = Path(tempfile.gettempdir())
+        free = DiskSpace(place, low_water_bytes=0).free_bytes()
+        if free < needed_bytes:
+            what = f"the next shard needs {size_text(needed_bytes)} and {size_text(free)} are free"
+            raise OSError(errno.ENOSPC, f"{socket.gethostname()}: {what}", str(place))
 
     @contextmanager
     def new(self) -> Iterator[Path]:

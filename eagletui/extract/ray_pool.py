@@ -10,7 +10,7 @@ name that no row will point to.
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
@@ -20,14 +20,14 @@ import torch
 from ray.exceptions import RayError, RayTaskError
 
 from eagletui.core.errors import EagleError, InputError, RunError
-from eagletui.core.features import FeatureLayers
+from eagletui.core.features import FeatureLayers, folder_bytes
 from eagletui.core.reports import Report
 from eagletui.core.text import clean_line
 from eagletui.extract.computing import Backend
 from eagletui.extract.engines import Order, open_backend
 from eagletui.extract.host_folders import HostFolders
 from eagletui.extract.shard_job import GrownShard, ShardJob, ShardMade, compute_shard, publish_shard
-from eagletui.extract.space import FULL
+from eagletui.extract.space import refused_for_room
 from eagletui.extract.storage import growing_on_host, open_storage
 from eagletui.models.facts import ModelFacts
 
@@ -37,6 +37,9 @@ MOST_STARTS: Final = 6
 _GROW_EVERY: Final = 10
 """Rounds between two looks at how many workers the cluster could carry."""
 
+
+ROOM_WAIT_S: Final = 10.0
+"""Before a worker whose disk had no room is asked again."""
 
 _AT_ONCE: Final = 2
 """Calls that an actor works on: one shard is computed and one is published."""
@@ -51,8 +54,9 @@ class Failure(NamedTuple):
 
     job: ShardJob
     why: str
-    by_itself: bool
-    """The worker lived and said no; else it, its node or its disk's room was lost, which is no fault of the job."""
+    fault: Literal["job", "worker", "room"]
+    """`job`: the worker lived and said no. The other two are no fault of the job: it or its node was lost; a disk had
+    no room, and the worker takes jobs again after a while."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +104,27 @@ class ShardMaker:
         torch.set_num_threads(self._threads)  # holds for the calling thread alone, which is not the one that loaded
         stored = self._asked.order.stored(self._backend.facts)
         self._host.sweep()  # each time: a worker that was killed just before this one started may have died since
+        if self._storage.seals_into is None:  # else the driver has looked
+            self._host.require_room(folder_bytes(job.rows, self._backend.facts.hidden_size, stored))
         place = growing_on_host(self._storage, self._host)
-        self._grown[job.number] = compute_shard(self._backend, job, stored, place)
+        with _room_told():
+            self._grown[job.number] = compute_shard(self._backend, job, stored, place)
 
     def publish(self, number: int) -> ShardMade:
         """Publish a computed shard and read it back."""
-        return publish_shard(self._grown.pop(number), self._storage)
+        with _room_told():
+            return publish_shard(self._grown.pop(number), self._storage)
+
+
+@contextmanager
+def _room_told() -> Iterator[None]:
+    """Raise what a disk without room said in place of what was made of it: a cause does not travel to the driver."""
+    try:
+        yield
+    except RunError as error:
+        if (full := refused_for_room(error)) is not None:
+            raise full from None
+        raise
 
 
 class _Task(NamedTuple):
@@ -126,10 +145,14 @@ class _Worker:
     publishing: _Task | None = None
     is_retired: bool = False
     """Nothing more is asked of it; what is under way may end."""
+    asked_again_at: float | None = None
+    """On the monotonic clock, while its disk had no room the last time; None: it had."""
 
     @property
     def is_free(self) -> bool:
         """It takes a job."""
+        if self.asked_again_at is not None and time.monotonic() < self.asked_again_at:
+            return False
         return not (self.is_retired or self.starting is not None or self.computing or self.grown)
 
     @property
@@ -151,6 +174,8 @@ class RayPool:
     report: Report
     ready: Ready | None = None
     """Of the first worker."""
+    room_wait_s: float = ROOM_WAIT_S
+    """See there."""
     _workers: list[_Worker] = field(default_factory=list)
     _round: int = 0
     _failed_starts: int = 0
@@ -271,16 +296,24 @@ class RayPool:
         try:
             made: ShardMade | None = ray.get(reference)
         except RayTaskError as error:
-            # Its own fault or the job's: a fresh one tells which. What else it has under way may succeed.
-            worker.is_retired = True
-            outcomes.append(Failure(task.job, _short(error), by_itself=not _says_full(error)))
+            why = _short(error)
+            if isinstance(error.cause, Exception) and refused_for_room(error.cause) is not None:
+                self._wait_for_room(worker, why)
+                outcomes.append(Failure(task.job, why, "room"))
+            else:
+                # Its own fault or the job's: a fresh one tells which. What else it has under way may succeed.
+                worker.is_retired = True
+                outcomes.append(Failure(task.job, why, "job"))
         except RayError as error:
             lost = worker.jobs
             self._retire(worker)
             numbers = " and ".join(str(job.number) for job in lost)
             self.report("warn", "worker_lost", f"A worker was lost with shard {numbers}: {_short(error)}")
-            return [Failure(job, _short(error), by_itself=False) for job in lost]
+            return [Failure(job, _short(error), "worker") for job in lost]
         else:
+            if worker.asked_again_at is not None:
+                worker.asked_again_at = None
+                self.report("info", "worker_has_room", "The disk of the worker has room again; it goes on.")
             if made is not None:
                 outcomes.append(made)
             else:
@@ -295,6 +328,17 @@ class RayPool:
         if worker.is_retired and not worker.tasks:
             self._retire(worker)
         return outcomes
+
+    def _wait_for_room(self, worker: _Worker, why: str) -> None:
+        """Ask nothing of an actor for a while; its model stays loaded. Another one may have room."""
+        if worker.asked_again_at is None:
+            self.report(
+                "warn",
+                "worker_without_room",
+                f"A worker waits: {why}. It is asked again every {self.room_wait_s:g} s; free space on that disk. "
+                "Nothing is lost.",
+            )
+        worker.asked_again_at = time.monotonic() + self.room_wait_s
 
     def _retire(self, worker: _Worker) -> None:
         """Quarantine an actor: nothing more is asked of it, and the next look at the cluster starts another."""
@@ -338,12 +382,6 @@ def worker_share(device: str, gpus: float) -> tuple[float, float]:
     if device != "cpu" and ray.cluster_resources().get("GPU", 0):
         return gpus, 1.0
     return 0.0, 1.0
-
-
-def _says_full(error: RayTaskError) -> bool:
-    """Tell whether a disk had no room: the worker's own, or another program took what the driver had counted on."""
-    cause = error.cause
-    return isinstance(cause, OSError) and cause.errno in FULL
 
 
 def _short(error: BaseException) -> str:

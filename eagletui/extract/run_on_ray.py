@@ -161,7 +161,7 @@ class Cluster:
         if made.shard is not None:
             fault = _fault(made, work.storage)
             if fault is not None:
-                self._fail(Failure(ShardJob(made.number, _samples(made.shard)), fault, by_itself=True), work)
+                self._fail(Failure(ShardJob(made.number, _samples(made.shard)), fault, "job"), work)
                 return
             work.commit(made.shard)
             work.progress.samples += len(made.shard.samples)
@@ -170,10 +170,13 @@ class Cluster:
         work.step()
 
     def _fail(self, failure: Failure, work: Work) -> None:
-        """Give a job to another worker, or give it up."""
+        """Give a job to another worker, or give it up; for want of room it is never given up."""
         number = failure.job.number
         self._under_way.pop(number, None)
-        tally, most = (self._strikes, MOST_FAILURES) if failure.by_itself else (self._losses, MOST_LOSSES)
+        if failure.fault == "room":
+            self._again.append(failure.job)
+            return
+        tally, most = (self._strikes, MOST_FAILURES) if failure.fault == "job" else (self._losses, MOST_LOSSES)
         tally[number] += 1
         if tally[number] < most:
             self._again.append(failure.job)

@@ -67,6 +67,16 @@ class DiskGate:
         return not self.is_closed
 
 
+def refused_for_room(error: BaseException) -> OSError | None:
+    """Return what a disk without room said, where that is what an error comes from; None for other errors."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno in FULL:
+            return cause
+        cause = cause.__cause__
+    return None
+
+
 def size_text(size_bytes: int) -> str:
     """Write a size for people, in binary units."""
     size, unit = float(size_bytes), 0

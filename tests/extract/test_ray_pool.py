@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from eagletui.core.errors import RunError
 from eagletui.core.features import FeatureLayers, folder_bytes
 from eagletui.extract.engines import Order
 from eagletui.extract.shard_job import ShardJob, ShardMade
@@ -27,7 +28,8 @@ SHARDS = 3
 class Meeting:
     """A worker that publishes a shard only once the next one is being computed, and notes what came when.
 
-    A shard of a sample `bad` fails while it is computed, by its own fault; one of `full` finds no room on the disk.
+    A shard of a sample `bad` fails while it is computed, by its own fault; one of `full` finds no room on the disk
+    the first time.
     """
 
     def __init__(self, _asked: Any) -> None:
@@ -45,7 +47,7 @@ class Meeting:
         self.computing[job.number].set()
         if job.samples[0].key == "bad":
             raise ValueError("no such shard")
-        if job.samples[0].key == "full":
+        if job.samples[0].key == "full" and self.log.count(f"compute {job.number}") == 1:
             raise OSError(errno.ENOSPC, "No space left on device")
 
     def publish(self, number: int) -> ShardMade:
@@ -92,15 +94,92 @@ def test_a_shard_that_cannot_be_computed_does_not_cost_the_one_that_is_being_pub
     jobs = [_job(1), _job(2, "bad"), _job(4)]
     outcomes = [one for one in pool.work(lambda: jobs.pop(0) if jobs else None, lambda: True) if one is not None]
     (failure,) = [one for one in outcomes if isinstance(one, Failure)]
-    assert (failure.job.number, failure.by_itself, "no such shard" in failure.why) == (2, True, True)
+    assert (failure.job.number, failure.fault, "no such shard" in failure.why) == (2, "job", True)
     assert [one.number for one in outcomes if isinstance(one, ShardMade)] == [1, 4]
 
 
-def test_a_disk_without_room_is_no_fault_of_the_job(pool: Any) -> None:
-    jobs = [_job(1, "full")]
-    (failure,) = [one for one in pool.work(lambda: jobs.pop(0) if jobs else None, lambda: True) if one is not None]
-    assert (failure.job.number, failure.by_itself) == (1, False)
-    assert "No space left" in failure.why
+def test_a_worker_whose_disk_has_no_room_is_asked_again_after_a_while_and_keeps_its_model(pool: Any) -> None:
+    from eagletui.extract.ray_pool import Failure
+
+    said: list[str] = []
+    pool.report, pool.room_wait_s = (lambda _level, kind, _message: said.append(kind)), 0.1
+    jobs = [_job(JOBS - 1, "full")]
+    outcomes: list[Any] = []
+    for one in pool.work(lambda: jobs.pop(0) if jobs else None, lambda: True, poll_s=0.01):
+        if one is not None:
+            outcomes.append(one)
+        if isinstance(one, Failure):
+            jobs.append(one.job)
+    failure, made = outcomes
+    assert (failure.job.number, failure.fault, "No space left" in failure.why) == (JOBS - 1, "room", True)
+    assert made.capture.startswith("True; compute 4, compute 4, publish 4"), "the same worker did both"
+    assert said == ["worker_without_room", "worker_has_room"]
+
+
+def test_a_worker_tells_of_a_full_disk_before_it_computes_and_where_a_flush_failed_of_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("ray")
+    from eagletui.extract import ray_pool
+
+    computed: list[int] = []
+
+    def flush_fails(_backend: Any, job: ShardJob, *_rest: Any) -> Any:
+        computed.append(job.number)
+        raise RunError("The file could not be flushed.") from OSError(errno.ENOSPC, "No space left on device")
+
+    facts = SimpleNamespace(hidden_size=8, dtype="bfloat16")
+    monkeypatch.setattr(ray_pool, "open_backend", lambda *_args: SimpleNamespace(facts=facts, place="here"))
+    monkeypatch.setattr(ray_pool, "compute_shard", flush_fails)
+    maker = ray_pool.ShardMaker(
+        ray_pool.Asked(Order(Path("model")), tmp_path, f"file://{tmp_path}/elsewhere", 0.0, 1.0)
+    )
+    with pytest.raises(OSError, match="No space left") as flushing:
+        maker.compute(_job(1))
+    assert (flushing.value.errno, computed) == (errno.ENOSPC, [1])
+    monkeypatch.setattr("eagletui.extract.host_folders.DiskSpace", lambda path, **_kept: Disk(10).space(path))
+    with pytest.raises(OSError, match="10 bytes are free") as looking:
+        maker.compute(_job(2))
+    assert (looking.value.errno, computed) == (errno.ENOSPC, [1]), "nothing was computed for it"
+
+
+def test_samples_are_not_given_up_however_often_no_worker_has_room_for_their_shard(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    from eagletui.extract.gather import Progress
+    from eagletui.extract.ray_pool import Failure
+    from eagletui.extract.run_on_ray import MOST_LOSSES, Cluster
+
+    refused: list[str] = []
+    asked = [0]
+
+    class Full:
+        """A pool whose workers have no room for a long time."""
+
+        def work(self, next_job: Any, _go_on: Any) -> Iterator[Any]:
+            while (job := next_job() or next_job()) is not None:  # a shard is planned once the samples end
+                asked[0] += 1
+                yield (
+                    Failure(job, "No space left on device", "room")
+                    if asked[0] <= 2 * MOST_LOSSES
+                    else ShardMade(job.number, None, None, (), "", 0.0, "here")
+                )
+
+    samples = [IdsSample("s", (1, 2), (0, 1))]
+    work = SimpleNamespace(
+        progress=Progress(),
+        storage=FolderStorage(tmp_path),
+        gate=DiskGate(Disk().space(tmp_path), lambda *_said: None),
+        take=lambda limit: [samples.pop() for _ in range(min(limit, len(samples)))],
+        is_over=lambda: True,
+        is_stopping=lambda: False,
+        next_number=lambda: 0,
+        refuse=lambda sample, _why: refused.append(sample.key),
+        report=lambda *_said: None,
+        step=lambda: None,
+    )
+    cluster = Cluster(Full(), "", SimpleNamespace(hidden_size=8), FeatureLayers(8, (2, 4, 5)))  # type: ignore[arg-type]
+    cluster.make_shards(work, "bfloat16", capacity_rows=2)
+    assert (refused, asked[0]) == ([], 2 * MOST_LOSSES + 1)
 
 
 def test_a_job_that_cannot_be_begun_yet_is_waited_for_although_no_worker_is_busy(pool: Any) -> None:
@@ -125,7 +204,7 @@ def test_no_shard_is_begun_that_the_disk_has_no_room_for_beside_those_under_way(
         """A pool whose workers make shard after shard; a person frees the disk when nothing is under way."""
 
         def work(self, next_job: Any, _go_on: Any) -> Iterator[ShardMade]:
-            while (job := next_job()) is not None:
+            while (job := next_job() or next_job()) is not None:  # a shard is planned once the samples end
                 begun.append(job.number)
                 is_last = len(begun) == SHARDS
                 assert next_job() == (None if is_last else "later"), "a second one beside it does not fit"
