@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Final, Literal, TypeVar
@@ -21,9 +22,11 @@ from eagletui.engine.rekey import is_other_key, remember_key
 from eagletui.engine.runner import Runner
 from eagletui.engine.spool import Spool
 from eagletui.engine.taking import Taker
+from eagletui.engine.throttles import Throttles
 from eagletui.engine.wiring import Parts
 from eagletui.ledger.orders import Recovery
 from eagletui.ledger.reader import LedgerReader
+from eagletui.ledger.reader_throttles import ThrottlesReader
 from eagletui.ledger.rows import RunRow
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.providers.base import Provider, ProviderFailure
@@ -69,6 +72,7 @@ async def serve(folder: RunFolder, *, exit_when_paused: bool) -> int:
             remember_key(folder, key)
         fleet = Fleet(folder, Taker(provider, desk, Spool(folder.spool_dir, "engine")), key)
         parts = Parts(folder, config, provider, ledger, desk, fleet, offered, run, is_doubted=bool(opened.doubts))
+        await asyncio.to_thread(_recall, parts.dispatcher.throttles, folder)
         runner = Runner(parts, opened.doubts, rekeyed=rekeyed, exit_when_paused=exit_when_paused)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -105,6 +109,12 @@ async def _mirrored(folder: RunFolder, config: RunConfig, ledger: LedgerThread) 
         yield
     finally:
         await asyncio.to_thread(mirror.close)
+
+
+def _recall(throttles: Throttles, folder: RunFolder) -> None:
+    """Let an engine know what endpoints said to samples that still wait; reads what a long run has of attempts."""
+    with ThrottlesReader(folder.ledger_path) as reader, reader.throttled() as known:
+        throttles.restore(known, time.time() - time.monotonic())
 
 
 def _write_end(message: str, writer: LedgerWriter) -> None:

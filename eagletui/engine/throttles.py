@@ -71,7 +71,9 @@ class Throttles:
             if told.is_answer:
                 self.answered(told.endpoint, told.sample_id, sent_at)
             else:
-                self.throttled(told.endpoint, told.sample_id, sent_at, ended_at)
+                # What is over speaks of the endpoint alone: under a name of its own, which is forgotten at the end.
+                told_of = -told.sample_id if told.is_over else told.sample_id
+                self.throttled(told.endpoint, told_of, sent_at, ended_at)
         for sample_id in {sample_id for waits in self._waits.values() for sample_id in waits} - set(known.waiting):
             self.forget(sample_id)
 

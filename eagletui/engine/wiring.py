@@ -32,7 +32,6 @@ from eagletui.engine.watch import Watch
 from eagletui.ledger.orders import Answered, Failed, Finished, OpenAttempt, Overrun
 from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.reader_counts import CountsReader
-from eagletui.ledger.reader_throttles import ThrottlesReader
 from eagletui.ledger.rows import FindingRow, RunRow
 from eagletui.providers.base import Provider
 from eagletui.runs.folder import RunFolder
@@ -135,8 +134,6 @@ class Parts:
             crashed=self.alarm.crashed,
             verdict_of=watch.verdict,
         )
-        with ThrottlesReader(folder.ledger_path) as throttles:
-            self.dispatcher.throttles.restore(throttles.throttled(), time.time() - time.monotonic())
         self.load = Load(
             fleet=fleet,
             ledger=ledger,

@@ -51,13 +51,27 @@ _PROGRESS: Final = "ALTER TABLE commands ADD COLUMN progress_json TEXT"
 _PARKED: Final = """
 ALTER TABLE samples ADD COLUMN parked_for TEXT;
 UPDATE samples SET not_before = CASE attempts WHEN 0 THEN 0 ELSE 1 END WHERE state = 'queued' AND not_before = 8e15;
-DROP INDEX samples_queue;
-CREATE INDEX samples_queue ON samples(not_before, id) WHERE state = 'queued' AND parked_for IS NULL;
 CREATE INDEX samples_parked ON samples(parked_for, id) WHERE parked_for IS NOT NULL"""
 """What waited for an endpoint, marked by a time that no clock reaches, is looked at again by the next engine."""
 
-MIGRATIONS: Final[tuple[str, ...]] = (_OPINIONS, _BOUGHT_AGAIN, _TURNS, _EXCUSED, _PROGRESS, _PARKED)
-"""The script that leads from version N to N + 1, at index N - 1."""
+_DUE: Final = """
+CREATE INDEX samples_due ON samples(not_before, id) WHERE state = 'queued' AND parked_for IS NULL;
+ALTER TABLE samples ADD COLUMN attempts_before INTEGER NOT NULL DEFAULT 0;
+UPDATE samples SET attempts_before = attempts_excused WHERE state IN ('queued', 'in_flight') AND attempts_excused > 0"""
+"""Nothing tells a retry from a throttle that was not held against a sample: what is older than the step is let go."""
+
+MIGRATIONS: Final[tuple[str, ...]] = (_OPINIONS, _BOUGHT_AGAIN, _TURNS, _EXCUSED, _PROGRESS, _PARKED, _DUE)
+"""The script that leads from version N to N + 1, at index N - 1.
+
+Any writer makes these steps, also while an engine of an earlier build works: they leave alone what its queries name.
+"""
+
+_ONCE_ENGINES_ENDED: Final = (
+    "DROP INDEX IF EXISTS samples_queue",
+    "UPDATE samples SET not_before = CASE attempts WHEN 0 THEN 0 ELSE 1 END"
+    " WHERE state = 'queued' AND parked_for IS NULL AND not_before = 8e15",
+)
+"""The index by which earlier builds claim, and the samples that one of them let wait after the upgrade."""
 
 OLDEST_READ: Final = 1
 """Oldest version that a viewer reads as it is; what later ones added is missing there."""
@@ -118,6 +132,12 @@ def migrate(connection: sqlite3.Connection, path: Path, scripts: Sequence[str] =
     if scripts is MIGRATIONS:
         _require_columns(connection, path)
     return made
+
+
+def finish_upgrade(connection: sqlite3.Connection) -> None:
+    """Put away what was left for an engine of an earlier build: call in a transaction, holding the engine's lock."""
+    for statement in _ONCE_ENGINES_ENDED:
+        connection.execute(statement)
 
 
 def _statements(script: str) -> Iterator[str]:

@@ -74,11 +74,12 @@ CREATE TABLE samples (
     answered_at REAL,
     attempts_excused INTEGER NOT NULL DEFAULT 0,  -- of these attempts: not held against max_attempts
     parked_for TEXT,                        -- while queued: JSON list of the endpoints that it waits for, all set aside
+    attempts_before INTEGER NOT NULL DEFAULT 0,  -- of these attempts: made before it was last ordered again
     UNIQUE (prompt_id, answer_index, turn),
     CHECK ((state IN ('failed', 'refused')) = (failure_kind IS NOT NULL)),
     CHECK ((state IN ('answered', 'tokenized', 'quarantined')) = (answered_attempt_id IS NOT NULL))
 ) STRICT;
-CREATE INDEX samples_queue ON samples(not_before, id) WHERE state = 'queued' AND parked_for IS NULL;
+CREATE INDEX samples_due ON samples(not_before, id) WHERE state = 'queued' AND parked_for IS NULL;
 CREATE INDEX samples_parked ON samples(parked_for, id) WHERE parked_for IS NOT NULL;
 CREATE INDEX samples_by_state ON samples(state, id);
 CREATE INDEX samples_by_dataset ON samples(dataset, id);

@@ -112,7 +112,7 @@ def queue_failed_later(connection: sqlite3.Connection, sample_ids: Sequence[int]
     """After samples gave up their answers: queue the failed turns after them too, and return how many."""
     return connection.execute(
         f"""UPDATE samples SET state = 'queued', failure_kind = NULL, failure_detail = NULL, not_before = ?,
-            attempts_excused = attempts
+            attempts_excused = attempts, attempts_before = attempts
         WHERE state IN ('failed', 'refused') AND id IN (
             SELECT other.id FROM json_each(?) AS one JOIN samples AS this ON this.id = one.value
             JOIN samples AS other ON {_SAME} AND other.turn > this.turn)""",
@@ -171,7 +171,7 @@ def order_retried(connection: sqlite3.Connection, sample_ids: Sequence[int], ret
     """
     added = connection.execute(
         """UPDATE samples SET state = 'queued', failure_kind = NULL, failure_detail = NULL, not_before = :at,
-            attempts_excused = attempts
+            attempts_excused = attempts, attempts_before = attempts
         WHERE state IN ('failed', 'refused') AND id IN (
             SELECT earlier.id FROM json_each(:ids) AS one JOIN samples AS this ON this.id = one.value
             JOIN samples AS earlier ON earlier.prompt_id = this.prompt_id

@@ -29,7 +29,7 @@ LOOK_ROWS: Final = 5_000
 
 _AGAIN: Final = (
     "UPDATE samples SET state = 'queued', failure_kind = NULL, failure_detail = NULL, not_before = :now,"
-    " attempts_excused = attempts"
+    " attempts_excused = attempts, attempts_before = attempts"
     f" WHERE state IN ('failed', 'refused') AND {can_be_retried('samples')}"
     " AND id IN (SELECT value FROM json_each(:ids))"
 )
@@ -286,7 +286,8 @@ def _give_up_answers(connection: sqlite3.Connection, candidates: Sequence[int], 
             finish_reason = NULL, evidence = NULL, usability = NULL, usability_before = NULL, prompt_tokens = NULL,
             output_tokens = NULL, billed_prompt_tokens = NULL, billed_output_tokens = NULL, excess_tokens = NULL,
             plain_excess_tokens = NULL, has_end = 0, offset_tokens = NULL, drift_tokens = NULL, spans = NULL,
-            cost_pico = NULL, latency_s = NULL, answered_at = NULL, attempts_excused = attempts WHERE {_NAMED}""",
+            cost_pico = NULL, latency_s = NULL, answered_at = NULL, attempts_excused = attempts,
+            attempts_before = attempts WHERE {_NAMED}""",
         named,
     )
     return len(ids) + queue_failed_later(connection, ids, now)

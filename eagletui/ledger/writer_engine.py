@@ -10,6 +10,7 @@ from typing import Any, Final
 from eagletui.core.money import Books, admit
 from eagletui.ledger.books import read_books
 from eagletui.ledger.codecs import unpack_prompt
+from eagletui.ledger.migrate import finish_upgrade
 from eagletui.ledger.orders import Admission, AdmitRequest, QueuedSample, Recovery, SpooledFor
 from eagletui.ledger.turns import WAITS, asked_prompt, end_turns
 from eagletui.ledger.writer_base import Writer
@@ -39,7 +40,7 @@ class AttemptWriter(Writer):
             limit: at most this many.
         """
         query = f"""SELECT {_QUEUED}
-            FROM samples INDEXED BY samples_queue JOIN prompts ON prompts.id = samples.prompt_id
+            FROM samples INDEXED BY samples_due JOIN prompts ON prompts.id = samples.prompt_id
             WHERE samples.state = 'queued' AND samples.parked_for IS NULL AND {{due}}
             ORDER BY not_before, samples.id LIMIT ?"""
         with self._transactions.reading() as connection:
@@ -57,7 +58,7 @@ class AttemptWriter(Writer):
         """
         with self._transactions.reading() as connection:
             (due,) = connection.execute(
-                "SELECT min(not_before) FROM samples INDEXED BY samples_queue"
+                "SELECT min(not_before) FROM samples INDEXED BY samples_due"
                 " WHERE state = 'queued' AND parked_for IS NULL"
             ).fetchone()
         return None if due is None else float(due)
@@ -233,6 +234,7 @@ class AttemptWriter(Writer):
         """
         now = self._clock()
         with self._transactions.begin(durable=True) as connection:
+            finish_upgrade(connection)
             voided = connection.execute(
                 "UPDATE attempts SET state = 'void', ended_at = ?, error_kind = 'engine_died',"
                 " error_detail = 'The engine ended before the request was sent.' WHERE state = 'held'",

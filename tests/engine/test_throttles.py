@@ -128,11 +128,10 @@ def test_another_engine_knows_from_the_ledger_what_the_first_was_told(tmp_path: 
                 first.throttled("alpha", 2 + number, clock.now, clock.now)
             answered_sample(writer, 2 + number)
             first.answered("alpha", 2 + number, clock.now)
-    with ThrottlesReader(path) as reader:
-        known = reader.throttled()
-    assert (known.waiting, known.answering) == ([1], ["alpha"])
     second = Throttles(PATIENCE)
-    second.restore(known, lag_s=900.0)
+    with ThrottlesReader(path) as reader, reader.throttled() as known:
+        assert (known.waiting, known.answering) == ([1], ["alpha"])
+        second.restore(known, lag_s=900.0)
     assert set(causes) == {"endpoint"}
     for now, cause in ((1100.0, "endpoint"), (1101.0, "endpoint"), (1102.0, "sample")):
         assert first.throttled("alpha", 1, now, now) == cause
@@ -146,8 +145,54 @@ def test_a_run_in_which_none_waits_that_was_throttled_has_nothing_to_remember(tm
         failed = Failed("void", "rate_limited", "HTTP 429", http_status=429)
         writer.finish([Finished(send(writer, 1), failed)])
         answered_sample(writer, 2)
-    with ThrottlesReader(path) as reader:
-        assert reader.throttled() == ((), (), ())
+    with ThrottlesReader(path) as reader, reader.throttled() as known:
+        assert known == ((), (), ())
+
+
+def test_throttles_from_before_a_retry_count_for_the_endpoint_and_not_for_the_sample(tmp_path: Path) -> None:
+    clock = Clock(1000.0)
+    path = make_ledger(tmp_path / "ledger.sqlite", clock=clock, cap=10**9, stop_at=10**9)
+    refused = Failed("void", "rate_limited", "HTTP 429", http_status=429, retry_at=1.0, excused=True)
+    first, second = Throttles(PATIENCE), Throttles(PATIENCE)
+    with LedgerWriter(path, clock) as writer:
+        queue(writer, *(f"s{number}" for number in range(5)))
+
+        def ask(sample: int, *, last: bool = False, endpoint: str = "alpha") -> None:
+            clock.now += 1.0
+            attempt = send(writer, sample, endpoint=endpoint)
+            writer.finish([Finished(attempt, replace(refused, retry_at=None) if last else refused)])
+            first.throttled(endpoint, sample, clock.now, clock.now)
+            if last:
+                first.forget(sample)
+
+        def answer(sample: int) -> None:
+            clock.now += 1.0
+            answered_sample(writer, sample)
+            first.answered("alpha", sample, clock.now)
+
+        ask(1, last=True)
+        answer(5)
+        ask(3, last=True, endpoint="beta")
+        assert writer.retry(["s0"]) == 1
+        with ThrottlesReader(path) as reader, reader.throttled() as known:
+            assert known == ((), (), ()), "nothing was said to the sample since its retry"
+        ask(2)
+        ask(1)
+        ask(1, last=True)
+        answer(4)
+        assert writer.retry(["s0"]) == 1
+        ask(1)
+        ask(1)
+    with ThrottlesReader(path) as reader, reader.throttled() as known:
+        told = list(known.told)
+        assert (known.waiting, {one.endpoint for one in told}) == ([1, 2], {"alpha"})
+        second.restore(known._replace(told=told), lag_s=0.0)
+    assert [(one.sample_id, one.is_over) for one in told] == [(2, 0), (1, 1), (1, 1), (4, 0), (1, 0), (1, 0)]
+    waits = second._waits["alpha"]
+    assert {sample: (wait.since, wait.times) for sample, wait in waits.items()} == {1: (1008.0, 2), 2: (1004.0, 1)}
+    assert waits[1].told_before - waits[2].told_before == 3
+    for now in range(1010, 1010 + 2 * PATIENCE):
+        assert first.throttled("alpha", 1, now, now) == second.throttled("alpha", 1, now, now)
 
 
 @pytest.mark.parametrize(("under_way", "queued", "is_own"), [(1, 0, True), (2, 0, False), (1, 1, False)])

@@ -63,10 +63,11 @@ def test_another_sqlite_file_is_not_taken_for_a_ledger(tmp_path: Path) -> None:
 
 
 def make_sixth_version(connection: sqlite3.Connection) -> None:
-    """Take away what the seventh version added."""
-    for index in ("samples_queue", "samples_parked"):
+    """Take away what later versions added."""
+    for index in ("samples_due", "samples_parked"):
         connection.execute(f"DROP INDEX {index}")
-    connection.execute("ALTER TABLE samples DROP COLUMN parked_for")
+    for column in ("parked_for", "attempts_before"):
+        connection.execute(f"ALTER TABLE samples DROP COLUMN {column}")
     connection.execute("CREATE INDEX samples_queue ON samples(not_before, id) WHERE state = 'queued'")
     connection.execute("PRAGMA user_version = 6")
 
@@ -256,6 +257,24 @@ def test_samples_that_waited_for_an_endpoint_in_an_older_ledger_are_asked_and_tu
         assert writer.park({("x",): [1]}) == {("x",): 1}
         assert [sample.key for sample in writer.claim(9)] == ["tried", "turns.t0"]
     assert sql(path, "SELECT not_before FROM samples WHERE id = 3") == [(later,)]
+
+
+def test_an_engine_of_an_earlier_build_claims_on_after_the_upgrade_and_the_next_one_leaves_no_trace_of_it(
+    path: Path,
+) -> None:
+    claim = """SELECT sample_key FROM samples INDEXED BY samples_queue
+        WHERE samples.state = 'queued' AND not_before = 0 ORDER BY not_before, samples.id LIMIT ?"""
+    with LedgerWriter(path) as writer:
+        queue(writer, "a", "b")
+    with closing(sqlite3.connect(path, isolation_level=None)) as engine:
+        make_sixth_version(engine)
+        assert engine.execute(claim, (5,)).fetchall() == [("a",), ("b",)]
+        LedgerWriter(path).close()
+        assert engine.execute(claim, (5,)).fetchall() == [("a",), ("b",)]
+        engine.execute("UPDATE samples SET not_before = 8e15 WHERE sample_key = 'b'")
+    with LedgerWriter(path) as writer:
+        writer.recover()
+        assert [sample.key for sample in writer.claim(5)] == ["a", "b"], "what the old one let wait is asked"
     made = make_ledger(path.with_name("new.sqlite"))
     described = "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL ORDER BY name"
     assert sql(path, described) == sql(made, described)
