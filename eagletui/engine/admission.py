@@ -80,6 +80,8 @@ class Admissions:
     """Samples for which nobody can be asked, and why."""
     _to_park: dict[Tags, list[int]] = field(default_factory=dict)
     """Ids of samples that are to wait, by the quarantined endpoints that they fit."""
+    _parking: set[int] = field(default_factory=set)
+    """Ids of these, until the ledger has them."""
     _parked: Counter[Tags] = field(default_factory=Counter)
     """Samples that stay queued, by the quarantined endpoints that they fit: no other one does."""
     _parked_under: _Market | None = None
@@ -247,6 +249,7 @@ class Admissions:
         """Let a sample that no usable endpoint fits wait for those that are quarantined, or fail where none fits it."""
         if closed:
             self._to_park.setdefault(tuple(sorted(closed)), []).append(ready.sample.id)
+            self._parking.add(ready.sample.id)
         else:
             self._unasked.append((ready, why_none(self.market.offered, needs)))
 
@@ -255,6 +258,7 @@ class Admissions:
         waiting, self._to_park = self._to_park, {}
         parked = await self.ledger.do(lambda writer: writer.park(waiting))
         self._parked += parked
+        self._parking.difference_update(*waiting.values())
         if under != self._parked_under:
             self._parked_under = None
 
@@ -320,7 +324,7 @@ class Admissions:
 
     async def _fetch(self) -> None:
         await self._unpark()
-        known = {ready.sample.id for ready in self.ready}
+        known = {ready.sample.id for ready in self.ready} | self._parking
         rows = await self.ledger.do(lambda writer: writer.claim(len(known) + READY_ROWS))
         fresh = [sample for sample in rows if sample.id not in known]
         self._is_rendering = bool(fresh)

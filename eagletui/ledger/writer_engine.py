@@ -102,7 +102,7 @@ class AttemptWriter(Writer):
                     admissions.append(Admission(request.sample_id, None, verdict))
                     continue
                 moved = connection.execute(
-                    "UPDATE samples SET state = 'in_flight', attempts = attempts + 1"
+                    "UPDATE samples SET state = 'in_flight', attempts = attempts + 1, parked_for = NULL"
                     " WHERE id = ? AND state = 'queued' RETURNING attempts",
                     (request.sample_id,),
                 ).fetchall()

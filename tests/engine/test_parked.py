@@ -153,3 +153,14 @@ async def test_a_turn_that_waits_for_a_parked_one_waits_for_its_endpoint_too(wai
     await waiting.admit()
     await waiting._fetch()
     assert (waiting.parked, waiting.is_exhausted) == (4, True)
+
+
+async def test_samples_that_are_about_to_be_parked_are_not_fetched_again(waiting: Admissions) -> None:
+    await waiting._fetch()
+    waiting._pick()
+    await waiting._fetch()
+    assert not waiting.ready
+    await waiting._park(waiting._endpoints())
+    assert (waiting.parked, await sendable(waiting)) == (3, 0)
+    waiting.pace.lanes["wide"].quarantined = False
+    assert await sendable(waiting) == 3, "they are fetched once they were parked and return"

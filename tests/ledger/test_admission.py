@@ -214,3 +214,11 @@ def test_a_reservation_is_flushed_to_disk_and_bulk_rows_are_not(writer: LedgerWr
     assert level() == 2, "FULL"
     writer.event("info", "engine", "admitted", "One request.")
     assert level() == 1, "NORMAL"
+
+
+def test_a_sample_that_is_sent_waits_for_no_endpoint(writer: LedgerWriter) -> None:
+    queue(writer, "a")
+    writer.park({("x",): [1]})
+    writer.finish([Finished(send(writer, 1), Failed("void", "server_error", "no", retry_at=1.0))])
+    assert not writer.parked()
+    assert [sample.key for sample in writer.claim(1)] == ["a"]
