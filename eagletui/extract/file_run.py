@@ -25,6 +25,7 @@ from eagletui.extract.engines import Order, open_backend
 from eagletui.extract.gather import Gatherer, Progress
 from eagletui.extract.ids_file import IdsFile, check_ids_file
 from eagletui.extract.manifest import (
+    MANIFEST,
     SHARD_LIST,
     ListedShard,
     Manifest,
@@ -43,7 +44,7 @@ from eagletui.extract.shard_writer import ShardWriter
 from eagletui.extract.shards import SealedShard, ShardReader, orphan_bytes, remove_orphans
 from eagletui.extract.source_file import describe_source
 from eagletui.extract.space import DiskSpace
-from eagletui.ledger.locks import RoleLock
+from eagletui.ledger.locks import RoleLock, lock_file
 
 SHARD_MIB: Final = 256
 
@@ -126,7 +127,7 @@ def extract_file(
     """
     began = time.perf_counter()
     checked = check_ids_file(ids)
-    if find_manifest(out) is None and out.exists() and any(out.iterdir()):
+    if find_manifest(out) is None and out.exists() and not _is_unbegun(out):
         raise RunError(f"{out} is not empty and holds no features. Name another folder with --out.")
     job = _Job(checked, out, watching, shard_mib, token_budget, stream_ahead, space or DiskSpace.below(out))
     there = sum(shard.rows for shard in _listed_or_acknowledged(out))
@@ -195,6 +196,8 @@ def _extract(job: _Job, backend: Backend, stored: Stored) -> Extracted:
         known.update((shard.path, shard) for shard in read_shard_list(out))
         list_removed(out, known, described)
         listed = _listed(out, manifest)
+        if find_manifest(out) is None:
+            write_manifest(out, manifest)
         missing = _missing(out, checked, listed, job.token_budget)
         kept = {*(shard.path for shard in listed), *read_acknowledged(out)}
         for shard in (shard for shard in known.values() if shard.path not in kept):
@@ -203,8 +206,6 @@ def _extract(job: _Job, backend: Backend, stored: Stored) -> Extracted:
         write_shard_list(out, listed)
         forget_acknowledged(out, read_acknowledged(out))
         remove_orphans(out, (shard.path for shard in listed))
-        if find_manifest(out) is None:
-            write_manifest(out, manifest)
         first = 1 + max((shard_number(path) or 0 for path in kept), default=-1)
         hold: Callable[[], str | None] = lambda: None  # noqa: E731 - nothing to wait for
         if job.stream_ahead is not None:
@@ -237,6 +238,16 @@ def _extract(job: _Job, backend: Backend, stored: Stored) -> Extracted:
         capture=read_manifest(out).capture,
         seconds=0.0,
         rows_per_s=round(gatherer.progress.rows_per_s, 1),
+    )
+
+
+def _is_unbegun(out: Path) -> bool:
+    """Tell whether a folder without a manifest holds nothing but what a killed call leaves before it writes one."""
+    return all(
+        path == lock_file(out, "extractor").parent
+        or path.name == f".{MANIFEST}.new"
+        or (path.name in (SHARD_LIST, f".{SHARD_LIST}.new") and path.stat().st_size == 0)
+        for path in out.iterdir()
     )
 
 
@@ -323,7 +334,7 @@ def _keys(out: Path, shard: ListedShard) -> tuple[str, ...]:
         if is_removed(out, shard.path):
             return shard.sample_ids
         raise
-    if shard.sample_ids != held:
+    if shard.sample_ids and shard.sample_ids != held:  # lists of earlier builds name none
         raise RunError(
             f"{out / SHARD_LIST}: the sample_ids of {shard.path} are not those that the shard holds: "
             f"{first_difference(shard.sample_ids, held)}. Restore the list, or move that folder away."

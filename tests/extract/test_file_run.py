@@ -161,6 +161,33 @@ def test_a_folder_made_in_another_way_is_not_added_to(tmp_path: Path, tiny_model
         _extract(tmp_path, tiny_models["qwen3"])
 
 
+def test_a_call_that_was_killed_before_its_first_shard_is_gone_on_from(
+    tmp_path: Path, tiny_models: dict[Kind, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_args: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("eagletui.extract.file_run.write_shard_list", killed)
+        with pytest.raises(KeyboardInterrupt):
+            _extract(tmp_path, tiny_models["llama"])
+    manifest = tmp_path / "out" / "manifest.json"
+    manifest.rename(tmp_path / "out" / ".manifest.json.new")  # killed before that, or by an earlier build
+    (tmp_path / "out" / SHARD_LIST).touch()
+    assert _extract(tmp_path, tiny_models["llama"]).computed == len(LENGTHS)
+
+
+def test_a_list_of_an_earlier_build_which_names_no_samples_is_gone_on_from(
+    tmp_path: Path, tiny_models: dict[Kind, Path]
+) -> None:
+    _extract(tmp_path, tiny_models["llama"])
+    path = tmp_path / "out" / SHARD_LIST
+    line = json.loads(path.read_text())
+    del line["sample_ids"]
+    path.write_text(json.dumps(line) + "\n")
+    assert _extract(tmp_path, tiny_models["llama"]).computed == 0
+
+
 def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path, tiny_models: dict[Kind, Path]) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.tex").write_text("years of work")
