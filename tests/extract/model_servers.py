@@ -88,6 +88,8 @@ class VllmServing:
     max_model_len: int = 4096
     faults: "deque[str]" = field(default_factory=deque)
     """One per completion, in the order they come: `missing`, `cut`, `nan`, `zeros`, `other ids`, `500`, or none."""
+    away_answers: int = 0
+    """So many of the next requests for its models are answered as by a proxy whose server is not there."""
     write_after: threading.Event | None = None
     """States are written once it is set."""
     certain_of: Callable[[int], bool] = lambda _tokens: False
@@ -115,6 +117,9 @@ class VllmServing:
         return app
 
     async def _models(self, _request: web.Request) -> web.Response:
+        if self.away_answers:
+            self.away_answers -= 1
+            return web.Response(status=503, text="no upstream")
         card = {"id": "tiny", "object": "model", "root": str(self.folder), "max_model_len": self.max_model_len}
         return web.json_response({"object": "list", "data": [card]})
 

@@ -69,6 +69,7 @@ def test_a_server_that_is_started_again_is_waited_for_and_looked_at_and_proved_b
         thread.start()
         assert said.away.wait(DEADLINE_S)
         serving.prefix_caching = comes_back_with_a_cache
+        serving.away_answers = 2  # it goes away again while it is looked at
         with running(serving.app(), httpx.URL(url).port or 0):
             thread.join(DEADLINE_S)
             if comes_back_with_a_cache:

@@ -45,14 +45,19 @@ class ServerClient:
         """Ask for a description of the server; None where it has none at that path.
 
         Raises:
-            Unusable: there is no such server.
+            Unreachable: there is no server now.
+            Unusable: it does not tell us, or there can be none at that address.
         """
         try:
             response = self._client.get(path)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise Unusable(f"No server answers at {clean_line(self.url, 120)}: {_said(error)}") from error
+            passes = isinstance(error, httpx.TransportError) and not isinstance(error, httpx.UnsupportedProtocol)
+            kind_of = Unreachable if passes else Unusable
+            raise kind_of(f"No server answers at {clean_line(self.url, 120)}: {_said(error)}") from error
         if response.status_code in (401, 403):
             raise self._refused(response)
+        if response.status_code in _AWAY:
+            raise Unreachable(f"The server answered {response.status_code}: {clean_line(response.text, _SHOWN)}")
         if response.status_code != 200:
             return None
         try:

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from eagletui.core.reports import Report
 from eagletui.extract.backends.refusals import Unusable
+from eagletui.extract.backends.states_server import Unreachable
 
 
 class Patience(NamedTuple):
@@ -51,8 +52,11 @@ class Presence:
         self._patience = patience
         self._lock = threading.Lock()
         self._away_since: float | None = None
-        self.stated = check()
-        """How it runs."""
+        try:
+            self.stated = check()
+            """How it runs."""
+        except Unreachable as error:  # one that was never there is not waited for
+            raise Unusable(str(error)) from error
 
     def wait(self, why: str) -> bool:
         """Take note that it cannot be reached, and wait for the next look; False where that has no sense any more.
@@ -75,6 +79,7 @@ class Presence:
         """Take note of an answer; after an absence it counts only if the server runs as before.
 
         Raises:
+            Unreachable: it went away again before it was looked at: it still counts as away.
             Unusable: it does not.
         """
         if self._away_since is None:
