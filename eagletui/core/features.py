@@ -37,7 +37,7 @@ SIZE_MARGIN: Final = 1.03
 FAULTY_FEATURES: Final = "features_faulty"
 """Kind of the finding that stands while the last check of a run's features did not hold."""
 
-SHARD_PATTERN: Final = r"^shards/(\d{6,})(?:-[0-9a-f]+)?\.safetensors$"
+SHARD_PATTERN: Final = r"\Ashards/(\d{6,})(?:-[0-9a-f]+)?\.safetensors\Z"
 """Paths of shards, relative to the features folder."""
 
 _SHARD = re.compile(SHARD_PATTERN)

@@ -52,6 +52,9 @@ def _check_entry(folder: Path, file: FileFacts, facts: CacheFacts, faults: Fault
     except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
         faults.add(f"{place.name} cannot be read: {error}")
         return
+    if not isinstance(samples, list):
+        faults.add(f"{place.name} holds {type(samples).__name__}, expected the list of {file.file}'s samples")
+        return
     for number, (row, sample) in enumerate(zip_longest(rows_of_lines(data, Faults("", "")), samples)):
         if row is None or sample is None or not _is_same(row, sample):
             faults.add(f"{place.name} holds another sample {number} than {file.file}")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import torch
 
 from eagletui.core.row_order import joins_validation
 from eagletui.ledger.orders import TokensResult
@@ -183,6 +184,8 @@ def test_the_cache_of_torchspec_is_held_to_its_key_its_rows_and_its_config(origi
     assert "holds another sample 0 than train.jsonl" in _verify(out, code=1)["cache"]
     entry.write_bytes(kept[:100])
     assert "cannot be read" in _verify(out, code=1)["cache"]
+    torch.save(7, entry)
+    assert "holds int, expected the list of train.jsonl's samples" in _verify(out, code=1)["cache"]
     entry.write_bytes(kept)
     config = out / "torchspec.yaml"
     stated = json.loads(config.read_text())

@@ -105,6 +105,7 @@ def test_a_file_that_is_no_manifest_is_named(tmp_path: Path, text: bytes, said: 
     ("field", "value", "said"),
     [
         ("path", 5, ":2: field path: found 5, expected str"),
+        ("path", LISTED.path + "\n", ":2: field path: found"),
         ("path", "../x", ':2: field path: found "../x", expected str matching regex'),
         ("samples", "12", ':2: field samples: found "12", expected int'),
         ("xxh3", None, ":2: field xxh3: found null, expected str"),
