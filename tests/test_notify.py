@@ -130,8 +130,11 @@ def test_a_secret_webhook_comes_from_the_environment_and_nobody_there_is_a_failu
 
 
 def test_a_watcher_tells_of_a_pause_and_of_a_dead_engine_and_ends(
-    made_run: RunFolder, hook: Hook, monkeypatch: pytest.MonkeyPatch
+    made_run: RunFolder, hook: Hook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
     with LedgerReader(made_run.ledger_path) as reader:
         old = reader.run().config_json
     changed = json.loads(old) | {"notify": {"command": "", "webhook": hook.url, "on": ["paused", "dead", "spend"]}}
@@ -160,7 +163,7 @@ def test_a_watcher_tells_of_a_pause_and_of_a_dead_engine_and_ends(
         with LedgerReader(made_run.ledger_path) as reader:
             events = [event for event in reader.events() if event.source == "watcher"]
     assert [message["kind"] for message in hook.got] == ["paused", "dead"]
-    assert "ctl small cap USD" in hook.got[0]["text"]
+    assert f"ctl {made_run.path} cap USD" in hook.got[0]["text"], "a command for any folder"
     assert [event.message for event in events] == [
         "paused sent by webhook: 127.0.0.1 answered 200",
         "dead sent by webhook: 127.0.0.1 answered 200",

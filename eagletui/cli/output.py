@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from eagletui.core.text import clean_line
+from eagletui.core.text import clean_block, clean_line
 
 
 def print_json(value: object) -> None:
@@ -15,8 +15,8 @@ def print_json(value: object) -> None:
 
 
 def say(text: str) -> None:
-    """Print a progress line to stderr at once."""
-    print(text, file=sys.stderr, flush=True)
+    """Print progress, cleaned here, to stderr at once."""
+    print(clean_block(text), file=sys.stderr, flush=True)
 
 
 def on_terminal() -> bool:
@@ -54,7 +54,7 @@ def short_path(path: Path) -> str:
     """Write a path from the current folder where it lies inside, else whole."""
     try:
         return str(path.resolve().relative_to(Path.cwd()))
-    except ValueError:
+    except (ValueError, OSError):  # it lies elsewhere, or the current folder was removed
         return str(path)
 
 

@@ -62,12 +62,13 @@ def watch(folder: RunFolder, wait: Callable[[float], bool], clock: Callable[[], 
     """
     with LedgerReader(folder.ledger_path) as reader, LedgerWriter(folder.ledger_path) as writer:
         writer.beat("watcher", ready=True)
-        before = look(folder, reader)
+        argument = folder.argument_anywhere  # a notice is read in some other folder
+        before = look(folder, reader, argument)
         until = clock() + ENGINE_COMES_S
         looks = 0
         while not wait(LOOK_S):
             looks += 1
-            now = look(folder, reader)
+            now = look(folder, reader, argument)
             config = config_from_json(reader.run().config_json)
             for notice in notices(before, now):
                 tell(notice, now, config, writer)
@@ -81,15 +82,21 @@ def watch(folder: RunFolder, wait: Callable[[float], bool], clock: Callable[[], 
         writer.stop_beat("watcher")
 
 
-def look(folder: RunFolder, reader: LedgerReader) -> Look:
-    """Look at a run once."""
+def look(folder: RunFolder, reader: LedgerReader, argument: str) -> Look:
+    """Look at a run once.
+
+    Args:
+        folder: the run.
+        reader: of its ledger.
+        argument: names it in commands.
+    """
     # The lock is asked first: an engine that ends in between has written its last state before.
     has_engine = is_locked(folder.lock_path("engine"))
     snapshot = reader.snapshot()
     run, states = snapshot.run, snapshot.states
     return Look(
         name=run.name,
-        argument=folder.argument,
+        argument=argument,
         state=run.state,
         has_engine=has_engine,
         pause_reason=run.pause_reason,

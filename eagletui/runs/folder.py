@@ -1,13 +1,13 @@
 """The folder of a run: what lies where in it, and where runs lie."""
 
 import os
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from eagletui.core.errors import RunError
 from eagletui.core.lifecycle import WorkerRole
+from eagletui.core.quoting import quoted
 from eagletui.files.replacement import replace_text
 from eagletui.ledger.locks import lock_file
 
@@ -33,12 +33,25 @@ class RunFolder:
 
     @property
     def argument(self) -> str:
-        """What names the run in a command that is given here: its name among the runs, else its path, quoted."""
-        path = self.path.resolve()
-        if path.parent == runs_root().resolve() and not path.name.startswith("-"):
-            return shlex.quote(path.name)
-        here = Path.cwd()
-        return shlex.quote(f".{os.sep}{path.relative_to(here)}" if path.is_relative_to(here) else str(path))
+        """What names the run in a command that is given here: its name among the runs, else its path, quoted.
+
+        Where the working folder was removed, it is what names the run in a command given anywhere.
+        """
+        try:
+            path, root, here = self.path.resolve(), runs_root().resolve(), Path.cwd()
+        except OSError:
+            return self.argument_anywhere
+        if path.parent == root and not path.name.startswith("-"):
+            return quoted(path.name)
+        return quoted(f".{os.sep}{path.relative_to(here)}" if path.is_relative_to(here) else str(path))
+
+    @property
+    def argument_anywhere(self) -> str:
+        """What names the run in a command that is given in any folder: its whole path, quoted."""
+        try:
+            return quoted(str(self.path.resolve()))
+        except OSError:  # a relative path, from a working folder that was removed
+            return quoted(str(self.path))
 
     @property
     def ledger_path(self) -> Path:

@@ -286,6 +286,16 @@ def test_inspect_shows_hostile_text_without_its_control_bytes(eagletui: Command,
     assert not set(ended.out) & {"\x1b", "\x07", "\u202e"}
 
 
+@pytest.mark.parametrize("command", [("status",), ("inspect",), ("ctl", "stop")])
+def test_a_folder_whose_name_holds_control_bytes_does_not_write_to_the_terminal(
+    eagletui: Command, made_run: RunFolder, command: tuple[str, ...]
+) -> None:
+    moved = made_run.path.rename(made_run.path.with_name(f"a{HOSTILE}"))
+    ended = eagletui(command[0], str(moved), *command[1:])
+    assert "owned" in ended.out + ended.err, "escaped, in a command that names the run"
+    assert not set(ended.out + ended.err) & {"\x1b", "\x07", "\u202e"}
+
+
 def test_inspect_of_a_sample_without_an_answer_shows_what_there_is(eagletui: Command, made_run: RunFolder) -> None:
     assert eagletui("inspect", made_run.name, "p3").code == 0
     sample = eagletui("inspect", made_run.name, "p3", "--json").json

@@ -1,8 +1,10 @@
 """Folders of runs."""
 
+import os
 import shlex
 import shutil
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -39,6 +41,27 @@ def test_what_names_a_run_in_a_command_finds_it_from_where_the_command_is_given(
         assert find(given).path.samefile(folder.path)
     monkeypatch.chdir(below.path)
     assert find(*shlex.split(below.argument)).path.samefile(below.path)
+
+
+def test_a_name_that_cannot_be_shown_is_written_as_a_shell_reads_it(root: Path) -> None:
+    name = os.fsdecode(b"it's \\ \x1b]0;owned\x07\xff \xe2\x80\xae7")
+    bare_run("a").path.rename(root / name)
+    argument = RunFolder(root / name).argument
+    assert argument.isascii()
+    assert argument.isprintable()
+    read = subprocess.run(["bash", "-c", f"printf %s {argument}"], capture_output=True, check=True).stdout
+    assert read == os.fsencode(name)
+
+
+def test_a_run_is_named_by_its_path_where_the_working_folder_was_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("EAGLETUI_RUNS")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    (tmp_path / "here").rmdir()
+    folder = RunFolder(tmp_path / "a run")
+    assert folder.argument == folder.argument_anywhere == f"'{tmp_path}/a run'"
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../a", "/etc", "-rf", "a\nb", "a\x1b[31m"])
