@@ -26,8 +26,9 @@ from eagletui.ledger.reader import LedgerReader
 from eagletui.ledger.rows import RunRow, ShardRow
 from eagletui.ledger.writer import LedgerWriter
 from eagletui.runs.folder import RunFolder, runs_root, write_config_file
-from eagletui.runs.making import publish, staged
+from eagletui.runs.making import staged
 from eagletui.runs.merged import mark_merged, refuse_merged
+from eagletui.runs.setting_aside import publish
 
 if TYPE_CHECKING:
     from eagletui.extract.acknowledged import AcknowledgedShard

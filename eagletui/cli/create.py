@@ -24,8 +24,9 @@ from eagletui.ledger.writer import LedgerWriter, create_ledger
 from eagletui.runs.claims import Claim
 from eagletui.runs.find import find
 from eagletui.runs.folder import RunFolder, runs_root, write_config_file
-from eagletui.runs.making import publish, restore, staged
 from eagletui.runs.making import replace as replace_run
+from eagletui.runs.making import staged
+from eagletui.runs.setting_aside import publish, restore
 from eagletui.tokens.formats import load_format
 
 if TYPE_CHECKING:
@@ -87,8 +88,8 @@ def given_run(given: str) -> RunFolder | None:
 
 def existing(name: str) -> RunFolder | None:
     """Return the run of a name among the runs, if there is one; one that was left half replaced is put back first."""
-    restore(name)
     folder = RunFolder(runs_root() / name)
+    restore(folder)
     return folder if folder.ledger_path.is_file() else None
 
 

@@ -16,6 +16,7 @@ from typing import Self
 from eagletui.core.errors import LockedError, RunError
 from eagletui.ledger.locks import lies_at
 from eagletui.runs.folder import RunFolder
+from eagletui.runs.setting_aside import restore, set_aside
 
 
 class Claim:
@@ -34,11 +35,18 @@ class Claim:
         self.release()
         path = _path(folder)
         while True:
-            descriptor = _open(path)
-            fcntl.flock(descriptor, fcntl.LOCK_SH)
-            if lies_at(descriptor, path):
-                break
-            os.close(descriptor)
+            try:
+                descriptor = _lock(path, fcntl.LOCK_SH)
+            except FileNotFoundError as error:
+                restore(folder)
+                if not (set_aside(folder).ledger_path.is_file() or folder.path.exists()):
+                    raise _unwritable(path, error) from error
+            except OSError as error:
+                raise _unwritable(path, error) from error
+            else:
+                if lies_at(descriptor, path):
+                    break
+                os.close(descriptor)
         self._descriptor = descriptor
 
     @property
@@ -71,14 +79,16 @@ def unclaimed(folder: RunFolder) -> Iterator[None]:
         LockedError: somebody has claimed it.
         RunError: its folder cannot be written.
     """
-    descriptor = _open(_path(folder))
+    path = _path(folder)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise LockedError(
-                f"Another command is just starting run {folder.name}. Go on once it has, or use --name for a new run."
-            ) from None
+        descriptor = _lock(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise LockedError(
+            f"Another command is just starting run {folder.name}. Go on once it has, or use --name for a new run."
+        ) from None
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    try:
         yield
     finally:
         os.close(descriptor)
@@ -88,9 +98,21 @@ def _path(folder: RunFolder) -> Path:
     return folder.path / "locks" / "start.lock"
 
 
-def _open(path: Path) -> int:
+def _lock(path: Path, operation: int) -> int:
+    """Open the file that lies at the path now, lock it, and return its descriptor.
+
+    Raises:
+        OSError: it cannot be opened or locked; nothing stays open.
+    """
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise RunError(f"{path} cannot be written: {error.strerror}.") from error
+        fcntl.flock(descriptor, operation)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _unwritable(path: Path, error: OSError) -> RunError:
+    return RunError(f"{path} cannot be written: {error.strerror}.")

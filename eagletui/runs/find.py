@@ -6,7 +6,7 @@ from pathlib import Path
 
 from eagletui.core.errors import RunError
 from eagletui.runs.folder import ROOT_VARIABLE, RunFolder, runs_root
-from eagletui.runs.making import restore
+from eagletui.runs.setting_aside import restore
 
 
 def list_runs() -> list[RunFolder]:
@@ -25,7 +25,7 @@ def find(run: str) -> RunFolder:
         RunError: there is none; the message names runs of similar names.
     """
     if run and run == Path(run).name:
-        restore(run)
+        restore(RunFolder(runs_root() / run))
     given = Path(run).expanduser().resolve()
     if given.name == RunFolder(given.parent).ledger_path.name and given.is_file():
         return RunFolder(given.parent)

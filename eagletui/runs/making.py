@@ -11,6 +11,7 @@ from eagletui.files.locked import is_locked
 from eagletui.ledger.locks import RoleLock, lock_file
 from eagletui.runs.claims import unclaimed
 from eagletui.runs.folder import RunFolder, create_folder, runs_root
+from eagletui.runs.setting_aside import publish, set_aside
 
 _POLL_S: Final = 0.02
 
@@ -67,18 +68,6 @@ def await_made(name: str) -> RunFolder | None:
     return folder if folder.ledger_path.is_file() else None
 
 
-def publish(stage: RunFolder, final: RunFolder) -> None:
-    """Give a run that was made in a stage its name.
-
-    Raises:
-        RunError: the place is taken or cannot be written.
-    """
-    try:
-        stage.path.rename(final.path)
-    except OSError as error:
-        raise RunError(f"{final.path} cannot be made: {error.strerror}.") from error
-
-
 def replace(stage: RunFolder, final: RunFolder, check: Callable[[RunFolder], None]) -> None:
     """Give a run that was made in a stage the name of one that is removed; on any error the old one stays.
 
@@ -91,7 +80,7 @@ def replace(stage: RunFolder, final: RunFolder, check: Callable[[RunFolder], Non
         LockedError: an engine works on the old one, or a command is just starting it.
         RunError: the place cannot be written.
     """
-    old = _set_aside(final)
+    old = set_aside(final)
     with RoleLock(final.path, "engine"), unclaimed(final):
         check(final)
         shutil.rmtree(old.path, ignore_errors=True)
@@ -102,28 +91,3 @@ def replace(stage: RunFolder, final: RunFolder, check: Callable[[RunFolder], Non
             if not final.ledger_path.is_file():
                 publish(old, final)
         shutil.rmtree(old.path, ignore_errors=True)
-
-
-def restore(name: str) -> None:
-    """Give a run its name back if the process that was to replace it died before the new one had that name.
-
-    Raises:
-        RunError: the place cannot be written.
-    """
-    final = RunFolder(runs_root() / name)
-    old = _set_aside(final)
-    if final.path.exists() or not old.ledger_path.is_file():
-        return
-    try:
-        with RoleLock(old.path, "engine"):
-            if not final.path.exists():
-                publish(old, final)
-    except LockedError:
-        return  # it is still being replaced, by a process that puts one of the two there
-    except RunError:
-        if not final.path.exists():
-            raise
-
-
-def _set_aside(final: RunFolder) -> RunFolder:
-    return RunFolder(final.path.with_name(f".{final.name}.old"))

@@ -1,15 +1,22 @@
 """A run that a command is about to start stays in its place."""
 
+import errno
 import fcntl
+import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from eagletui.core.errors import LockedError, RunError
+from eagletui.ledger.locks import RoleLock
+from eagletui.runs import claims
 from eagletui.runs.claims import Claim, unclaimed
 from eagletui.runs.folder import RunFolder
 from eagletui.runs.making import replace, staged
+from eagletui.runs.setting_aside import publish, restore
 from tests.runs.bare_run import bare_run
 
 
@@ -60,6 +67,49 @@ def test_whoever_waited_while_a_run_was_replaced_claims_the_new_one(
         claim.take(final)
         with pytest.raises(LockedError), unclaimed(final):
             pass
+
+
+def test_a_run_that_is_just_being_replaced_or_was_left_half_replaced_is_waited_for_and_claimed(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    final = bare_run("a")
+    final.path.rename(root / ".a.old")
+    with staged("a", replaces=True) as stage, RoleLock(root / ".a.old", "engine"), Claim() as claim:
+
+        def restoring(folder: RunFolder) -> None:
+            restore(folder)
+            assert not folder.path.exists(), "it is still being replaced"
+            publish(stage, final)
+
+        stage.ledger_path.touch()
+        monkeypatch.setattr(claims, "restore", restoring)
+        claim.take(final)
+        with pytest.raises(LockedError), unclaimed(final):
+            pass
+    assert final.ledger_path.stat().st_size == 0, "the new one"
+    monkeypatch.setattr(claims, "restore", restore)
+    shutil.rmtree(final.path)
+    with Claim() as claim:
+        claim.take(final)
+    assert final.ledger_path.stat().st_size > 0, "the old one, which nobody replaces any more"
+
+
+@pytest.mark.parametrize("taking", [lambda run: Claim().take(run), lambda run: unclaimed(run).__enter__()])
+def test_a_disk_without_locks_is_an_error_of_the_run_and_leaves_nothing_open(
+    root: Path, monkeypatch: pytest.MonkeyPatch, taking: Callable[[RunFolder], None]
+) -> None:
+    opened: list[int] = []
+
+    def flock(descriptor: int, _operation: int) -> None:
+        opened.append(descriptor)
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    final = bare_run("a")
+    monkeypatch.setattr("eagletui.runs.claims.fcntl", SimpleNamespace(**{**vars(fcntl), "flock": flock}))
+    with pytest.raises(RunError, match=r"start\.lock cannot be written: No locks available"):
+        taking(final)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(opened[0])
 
 
 def test_a_run_that_is_not_there_cannot_be_claimed(root: Path) -> None:

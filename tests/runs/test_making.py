@@ -10,7 +10,8 @@ from eagletui.core.errors import RunError
 from eagletui.ledger.locks import RoleLock
 from eagletui.runs.find import find
 from eagletui.runs.folder import RunFolder
-from eagletui.runs.making import BeingMadeError, await_made, publish, replace, restore, staged
+from eagletui.runs.making import BeingMadeError, await_made, replace, staged
+from eagletui.runs.setting_aside import publish, restore
 from tests.runs.bare_run import bare_run
 
 
@@ -60,7 +61,7 @@ def test_a_run_whose_replacing_was_cut_short_is_put_back_unless_it_still_goes_on
     final = bare_run("a")
     final.path.rename(root / ".a.old")
     with RoleLock(root / ".a.old", "engine"):
-        restore("a")
+        restore(final)
         assert not final.path.exists()
     assert find("a") == final
     assert [path.name for path in root.iterdir()] == ["a"]
