@@ -13,6 +13,7 @@ import msgspec
 from eagletui.export.rows import TrainingRow
 from eagletui.export.selection import Selection
 from eagletui.export.token_file import CountedStream, Exported, export_tokens
+from eagletui.export.token_folder import only_writer
 from eagletui.runs.folder import RunFolder
 
 FORMAT: Final = "eagletui-tokens-1"
@@ -40,9 +41,22 @@ def export_jsonl(
         validation_apart: rows to validate on go into a file of their own.
 
     Raises:
-        RunError: there is nothing to export, or the folder cannot be written.
+        RunError: there is nothing to export, or the folder cannot be written, as where another export writes into it.
         InputError: a picked id is not one of the run's.
     """
+    with only_writer(out):
+        return write_jsonl(folder, out, also=also, only=only, validation_apart=validation_apart)
+
+
+def write_jsonl(
+    folder: RunFolder,
+    out: Path,
+    *,
+    also: Sequence[str] = (),
+    only: Selection | None = None,
+    validation_apart: bool = False,
+) -> Exported:
+    """Write as `export_jsonl` into a folder of which the caller is the only writer."""
     validation = VALIDATION_FILE if validation_apart else None
     return export_tokens(folder, out, DATA_FILE, FORMAT, _Lines, also=also, only=only, validation_name=validation)
 

@@ -14,6 +14,7 @@ from eagletui.core.loss_mask import packed_mask
 from eagletui.export.rows import TrainingRow
 from eagletui.export.selection import Selection
 from eagletui.export.token_file import CountedStream, Exported, export_tokens
+from eagletui.export.token_folder import only_writer
 from eagletui.runs.folder import RunFolder
 
 FORMAT: Final = "eagletui-parquet-1"
@@ -38,10 +39,13 @@ def export_parquet(
 
     Raises:
         InputError: pyarrow is not installed, or a picked id is not one of the run's.
-        RunError: there is nothing to export, or the folder cannot be written.
+        RunError: there is nothing to export, or the folder cannot be written, as where another export writes into it.
     """
     require_pyarrow()
-    return export_tokens(folder, out, DATA_FILE, FORMAT, _Groups, also=also, only=only, validation_name=VALIDATION_FILE)
+    with only_writer(out):
+        return export_tokens(
+            folder, out, DATA_FILE, FORMAT, _Groups, also=also, only=only, validation_name=VALIDATION_FILE
+        )
 
 
 def require_pyarrow() -> Any:

@@ -16,15 +16,15 @@ from typing import Any, Final
 
 import msgspec
 
-from eagletui.core.errors import RunError
 from eagletui.core.features import feature_layers
 from eagletui.core.loaders import TORCHSPEC_CACHE
 from eagletui.core.loss_mask import run_lengths
-from eagletui.export.jsonl import export_jsonl
+from eagletui.export.jsonl import write_jsonl
 from eagletui.export.limits import sglang_positions
 from eagletui.export.run_layers import configured_layers, configured_outputs
 from eagletui.export.sglang_target import require_layers_as_meant, unknown_target_note
 from eagletui.export.token_file import Exported
+from eagletui.export.token_folder import only_writer
 from eagletui.export.torchspec_config import LayerOutputs, TrainedOn, write_config
 from eagletui.export.trainer_target import target_if_known
 from eagletui.files.replacement import Replacement
@@ -83,15 +83,15 @@ def export_torchspec(
         also: usabilities beyond the default set.
 
     Raises:
-        RunError: there is nothing to export, or the folder cannot be written.
+        RunError: there is nothing to export, or the folder cannot be written, as where another export writes into it.
         ModelError: the target is a folder whose config cannot be read, or SGLang would take the layers for others.
     """
     out = out.absolute()
     checkpoint = _checkpoint(folder, Path(config.target_model_path))
     require_layers_as_meant(checkpoint, layers, folder.argument)
-    tokens = export_jsonl(folder, out, also=also, validation_apart=True)
-    entries = out / CACHE_DIR / ENTRIES
-    try:
+    with only_writer(out):
+        tokens = write_jsonl(folder, out, also=also, validation_apart=True)
+        entries = out / CACHE_DIR / ENTRIES
         entries.mkdir(mode=0o700, parents=True, exist_ok=True)
         files = [tokens.file, *([] if tokens.validation_file is None else [tokens.validation_file])]
         places = {data: entries / f"{cache_key(data, config)}.pt" for data in files}
@@ -110,8 +110,6 @@ def export_torchspec(
         manifest["torchspec"] = {"made_for": TORCHSPEC_CACHE.version, "key": key, **asdict(config)}
         with Replacement(tokens.manifest) as stream:
             stream.write(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
-    except OSError as error:
-        raise RunError(f"{out} cannot be written: {error.strerror or error}.") from error
     unknown = unknown_target_note(checkpoint, layers)
     return TorchSpecExport(tokens, places[tokens.file], key, command, sglang_positions(checkpoint), unknown)
 

@@ -235,14 +235,14 @@ def alone(folder: Path) -> Iterator[None]:
 
     Raises:
         LockedError: another process writes into it.
+        OSError: the file system knows no locks.
     """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(descriptor)
-        raise LockedError(f"Another export writes into {folder}. Wait for it, or name another folder.") from error
-    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise LockedError(f"Another export writes into {folder}. Wait for it, or name another folder.") from error
         yield
     finally:
         os.close(descriptor)
