@@ -14,7 +14,6 @@ from eagletui.core.features import SLOTS, DType, FeatureLayers
 from eagletui.core.text import clean_line
 from eagletui.extract import attention, widened
 from eagletui.extract.computing import are_finite
-from eagletui.extract.pack import budget_of
 from eagletui.extract.transfer import Wait, transfer_of
 from eagletui.models.load import TargetModel
 
@@ -24,6 +23,9 @@ _T = TypeVar("_T")
 TOLERANCE: Final[dict[DType, float]] = {"float32": 1e-5, "bfloat16": 2e-2, "float16": 5e-3}
 """Median relative error between packed and lone forwards that the self-test accepts. Kernels round differently for
 other row counts; a leak between samples is of the order of 1."""
+
+BUDGET_TOKENS: Final[dict[str, int]] = {"cpu": 512, "cuda": 16_384}
+"""Row length of a pack by device kind: long enough to fill the device, short enough for its caches and its memory."""
 
 MOVED_TOKENS: Final[dict[DType, float]] = {"float32": 1e-3, "bfloat16": 5e-2, "float16": 5e-2}
 """Share of choices, one per token and layer of experts, that may fall on other experts in a packed forward: rounding
@@ -96,11 +98,10 @@ class Capture:
         self.target = target
         self.layers = layers
         self.device_kind = torch.device(target.device).type
+        self.budget_tokens = BUDGET_TOKENS.get(self.device_kind, BUDGET_TOKENS["cuda"])
         self.widens = widened.is_needed(self.device_kind, target.dtype)
         """All but `one_by_one` multiplies in float32, because this CPU has no faster way."""
         config = target.decoder.config.get_text_config(decoder=True)
-        self.budget = budget_of(self.device_kind, config)
-        """How long packs may be."""
         capability = torch.cuda.get_device_capability(target.device) if self.device_kind == "cuda" else None
         self.kernel = attention.choose_kernel(self.device_kind, target.dtype, capability, config)
         self._transfer = transfer_of(torch.device(target.device))

@@ -9,7 +9,6 @@ from eagletui.core.features import feature_layers, sampled_mask
 from eagletui.extract.backends.local import LocalBackend
 from eagletui.extract.capture import Capture, DeviceFullError
 from eagletui.extract.computing import Computed
-from eagletui.extract.pack import Budget
 from eagletui.extract.shards import IdsSample
 from eagletui.models.load import load_target
 from tests.tiny_models import Kind, random_samples, save_tiny_model
@@ -88,7 +87,7 @@ def test_a_device_that_is_too_small_for_the_self_test_gets_shorter_packs(
     computed = _compute(backend, samples)
     assert {sample.key for sample, streams, _ in computed if streams is not None} == {s.key for s in samples}
     assert said == ["memory_short", "capture_mode"]
-    assert (backend.mode, backend.capture.budget) == ("packed", Budget(120, 120))
+    assert (backend.mode, backend.capture.budget_tokens) == ("packed", 120)
     assert [rows for rows in tried if rows > 125] == [240], "a length is found too long once"
 
 
@@ -149,7 +148,7 @@ def test_a_computer_without_memory_for_a_pack_gets_shorter_ones(tmp_path: Path) 
             torch.empty(2**50)
 
     backend.capture.target.layers[5].register_forward_pre_hook(need_much)
-    backend.capture.budget = Budget(70, 70)
+    backend.capture.budget_tokens = 70
     computed = {sample.key: refusal for sample, _, refusal in _compute(backend, _samples(40, 30, 50))}
     assert computed == {"s0": None, "s1": None, "s2": "50 tokens do not fit into the memory of cpu at once."}
     assert said == ["capture_mode", "memory_short"]
@@ -172,6 +171,6 @@ def test_other_errors_of_a_forward_are_not_taken_for_a_full_device(tmp_path: Pat
 
 def test_work_ends_between_forwards_when_asked_to(tmp_path: Path) -> None:
     backend = _backend(save_tiny_model(tmp_path / "model", "llama"), [])
-    backend.capture.budget = Budget(20, 20)
+    backend.capture.budget_tokens = 20
     answers = iter([True, False])
     assert len(list(backend.compute(_samples(20, 20, 20), lambda: next(answers)))) == 1

@@ -11,7 +11,6 @@ from eagletui.core.features import feature_layers, sampled_mask
 from eagletui.extract.backends.local import LocalBackend
 from eagletui.extract.capture import Capture, DeviceFullError
 from eagletui.extract.computing import Computed
-from eagletui.extract.pack import Budget
 from eagletui.extract.shards import IdsSample
 from eagletui.extract.transfer import AtOnce, Wait
 from eagletui.models.load import load_target
@@ -49,7 +48,7 @@ class Bench:
         self.device = Device(self.log)
         self.said: list[str] = []
         capture = Capture(load_target(model, dtype="bfloat16", device="cpu"), feature_layers(8))
-        capture.budget = Budget(70, 70)
+        capture.budget_tokens = 70
         self.backend = LocalBackend(capture, lambda _l, kind, _m: self.said.append(kind), lookahead=lookahead)
         self.backend.mode = mode
         plain = capture._run
@@ -122,7 +121,7 @@ def test_a_pack_that_is_too_long_ahead_is_cut_and_nothing_is_lost(
     assert sorted(key for key, _ in found) == [f"s{number}" for number in range(6)]
     assert ahead.log[:4] == ["launched 70", "full 70", "taken 70", "launched 40"]
     assert ahead.said == ["memory_short"]
-    assert ahead.backend.capture.budget == Budget(35, 35)
+    assert ahead.backend.capture.budget_tokens == 35
     assert ahead.device.held == 0
 
 

@@ -16,7 +16,7 @@ from eagletui.extract import widened
 from eagletui.extract.attention import Kernel
 from eagletui.extract.capture import Capture, DeviceFullError, Launched, Mode, SelfTest
 from eagletui.extract.computing import WINDOW_SAMPLES, Computed, refuse_broken, require_vocabulary, too_long
-from eagletui.extract.pack import Budget, plan_packs
+from eagletui.extract.pack import plan_packs
 from eagletui.extract.shards import IdsSample
 
 SELF_TEST_SAMPLES: Final = 4
@@ -121,7 +121,7 @@ class LocalBackend:
     def _plan(self, lengths: Sequence[int]) -> Sequence[Sequence[int]]:
         """Choose which samples share forwards; alone they run in their own order."""
         if self.mode == "packed":
-            return plan_packs(lengths, self.capture.budget.among(max(lengths)))
+            return plan_packs(lengths, self.capture.budget_tokens)
         return [(place,) for place in range(len(lengths))]
 
     def _launch(self, under_way: "_UnderWay", pack: list[int], ids: list[torch.Tensor]) -> str | None:
@@ -138,12 +138,12 @@ class LocalBackend:
 
     def _shrink(self, tokens: int) -> None:
         """Let packs be half as long as one that was too long for the device, from now on."""
-        self.capture.budget = Budget.after(tokens)
+        self.capture.budget_tokens = max(1, tokens // 2)
         self._report(
             "warn",
             "memory_short",
             f"{tokens:,} tokens do not fit into the memory of {self.place} at once: forwards take "
-            f"{self.capture.budget.tokens:,} from now on.",
+            f"{self.capture.budget_tokens:,} from now on.",
         )
 
     def _choose(self, ids: list[torch.Tensor]) -> None:
@@ -185,8 +185,8 @@ class LocalBackend:
 
     def _test(self, ids: list[torch.Tensor]) -> SelfTest | None:
         """Run the self-test in as much memory as there is; None where no pack fits into it."""
-        while self.capture.budget.tokens >= LEAST_TOKENS:
-            share = max(2, self.capture.budget.tokens // SELF_TEST_SAMPLES)
+        while self.capture.budget_tokens >= LEAST_TOKENS:
+            share = max(2, self.capture.budget_tokens // SELF_TEST_SAMPLES)
             cut = [sample[:share] for sample in ids]
             try:
                 return self.capture.self_test(cut)
