@@ -70,9 +70,12 @@ def arbitrate_file(
             skipped[why_not or "no ids"] += 1
             lines.append(outcome.lines[index])
         else:
-            counts = use_count and endpoint not in doubts.counts
+            is_sound = endpoint not in doubts.counts
             sampling = sampling_of(recorded.request, job.profiles[endpoint].profile.name)
-            answer = _answer(recorded, rebuilt, rebuilt.output_ids, prompt_ids, sampling, counts, vocabulary)
+            answer = _answer(
+                recorded, rebuilt, rebuilt.output_ids, prompt_ids, sampling, use_count and is_sound, vocabulary
+            )
+            answer = replace(answer, is_bill_sound=is_sound)
             one = arbitration.ask(answer)
             ruled.append((recorded, one))
             line = line_object(recorded, _with_ruling(rebuilt, one, vocabulary), prompt_ids, job)

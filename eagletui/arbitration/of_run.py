@@ -246,8 +246,8 @@ class _Cases:
         assert tokens is not None
         assert label is not None
         endpoint = row.endpoint or ""
-        counts = self._use_count and endpoint not in self._doubts.counts
-        billed = row.billed_output_tokens if counts else None
+        is_bill_sound = endpoint not in self._doubts.counts
+        billed = row.billed_output_tokens if self._use_count and is_bill_sound else None
         length, cut = sampled_length(billed, row.offset_tokens, ended=label.ended, finish_reason=row.finish_reason)
         asked = self._config.sampling.drawn_for(row.dataset, item.prompt.sampling_json)
         ids = tuple(tokens.output_ids or ())
@@ -275,6 +275,7 @@ class _Cases:
             tail_trimmed=tokens.tail_trimmed,
             question=question,
             canonical=canonical_ids(ids, tokens.spans, self.vocabulary),
+            is_bill_sound=is_bill_sound,
         )
 
     def _obstacle(self, item: ToRebuild) -> str | None:

@@ -78,6 +78,8 @@ class Answer:
     question: Question
     canonical: tuple[int, ...]
     """Canonical encoding of the same bytes."""
+    is_bill_sound: bool = True
+    """No finding doubts the counts of the endpoint."""
 
     def fingerprint(self, model: str) -> str:
         """Hash all that an opinion and its ruling depend on, hex.
@@ -86,7 +88,16 @@ class Answer:
             model: names the target model's weights.
         """
         asked = self.question
-        settings = (astuple(asked.sampling), asked.length, asked.cut, asked.tail_shown, self.evidence, self.billed)
+        settings: tuple[object, ...] = (
+            astuple(asked.sampling),
+            asked.length,
+            asked.cut,
+            asked.tail_shown,
+            self.evidence,
+            self.billed,
+        )
+        if not self.is_bill_sound:
+            settings = (*settings, "counts in doubt")
         text = repr((model, tuple(asked.prompt_ids), asked.ids, settings))
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
@@ -111,7 +122,8 @@ class Ruling:
 
 def rule(answer: Answer, opinion: Opinion) -> Ruling:
     """Say what an opinion makes of an answer."""
-    least = least_posterior(answer.evidence)
+    # Counts that are in doubt do not tell that ids are wrong.
+    least = least_posterior(answer.evidence) if answer.is_bill_sound else SURE
     hidden = 0 if answer.question.length is None else answer.question.length - len(opinion.ids)
     if answer.question.length is not None and not 0 <= hidden <= (HIDDEN_TAIL if answer.question.cut else 0):
         return _as_before(

@@ -54,6 +54,15 @@ def test_a_likely_cut_replaces_only_ids_that_are_wrong_as_they_are() -> None:
     assert kept.reason == "The target model gives its likeliest cut a probability of 0.60, below 0.9"
 
 
+def test_a_conflict_with_counts_that_are_in_doubt_is_no_sign_that_ids_are_wrong() -> None:
+    doubted = replace(CONFLICT, is_bill_sound=False, question=replace(CONFLICT.question, length=None))
+    kept = rule(doubted, _opinion((1, 3, 4), 0.6))
+    assert (kept.ids, kept.evidence, kept.usability) == ((1, 2), "conflict", "resegmented")
+    assert kept.reason.endswith("a probability of 0.60, below 0.9")
+    assert rule(doubted, _opinion((1, 3, 4), 0.97)).evidence == "inferred"
+    assert doubted.fingerprint("m") != replace(doubted, is_bill_sound=True).fingerprint("m")
+
+
 @pytest.mark.parametrize("ids", [(1, 2), (1, 3, 4, 5)])
 def test_a_cut_without_the_billed_count_leaves_the_conflict(ids: tuple[int, ...]) -> None:
     ruling = rule(CONFLICT, _opinion(ids, 0.99))
