@@ -6,7 +6,7 @@ tokens behind it. The best combinations of changes are scored whole, the best of
 that repeats until nothing is better.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import nlargest
 from math import exp, inf
 from typing import Final, NamedTuple
@@ -25,7 +25,7 @@ from eagletui.models.tails import HiddenTails
 STEPS: Final = 3
 """Times that the search changes what it found."""
 
-CANDIDATES: Final = 12
+CANDIDATES: Final = 6
 """Combinations scored whole in a step."""
 
 PATTERNS: Final = 8
@@ -34,14 +34,14 @@ PATTERNS: Final = 8
 COMPLETIONS: Final = 2
 """Combinations of other changes that are tried with each of those."""
 
-FAR_BELOW: Final = 5.0
+FAR_BELOW: Final = 3.0
 """Combinations that lie so far below the best one, in log, by their estimate or soon behind their changes, are not
 scored to the end."""
 
-SOON: Final = 16
+SOON: Final = 12
 """Tokens behind a change after which that is seen."""
 
-LOSS: Final = 8.0
+LOSS: Final = 5.0
 """Changes that make the answer less likely by so much, in log, are not looked at."""
 
 WINDOW: Final = 6
@@ -50,7 +50,7 @@ WINDOW: Final = 6
 GLANCE: Final = 2
 """Tokens behind it on which it is weighed first."""
 
-HARDLY: Final = 6.0
+HARDLY: Final = 4.0
 """Changes that make the answer less likely by so much, in log, at that glance are not weighed further."""
 
 PIECES: Final = 5
@@ -251,75 +251,103 @@ class _Search:
         return tuple(disjoint(changes))
 
     def _neighbours(self, base: Path) -> list[Weighed]:
-        """Weigh the single changes of a cut."""
-        index_at = {offset: index for index, offset in enumerate(base.bounds)}
-        before = _running(base.scores)
-        met: list[_Open] = []
+        """Weigh the single changes of a cut: at a glance as soon as they meet it again, then closer if that is likely.
+
+        Each pass of the model serves changes at all three stages.
+        """
+        stretch = _Stretches(base)
         front = [
             _Open(offset, (Step(piece, end),), node, self._scores.score(node, piece))
             for offset, node, token_id in zip(base.bounds, base.nodes, base.ids, strict=False)
             for piece, end in self._lattice.pieces(offset).items()
             if piece != token_id
         ]
-        covering = _covering(base.bounds)
-        for size in range(1, PIECES + 1):
-            unmet: list[tuple[float, _Open]] = []
-            for way in front:
-                end = way.steps[-1].end
-                # Where a hidden token may begin, it may take the place of all that follows.
-                until = -1 if self._lattice.first_hidden(end) else covering[end]
-                gain = way.score - (before[until] - before[index_at[way.start]])
-                if gain < -LOSS:
-                    continue
-                if end in index_at:
-                    met.append(way)
-                else:
-                    unmet.append((gain, way))
-            unmet.sort(key=lambda pair: -pair[0])
+        likely: list[_Open] = []
+        found: list[Weighed] = []
+        for size in range(1, PIECES + 3):
+            met, unmet = self._sorted(front, stretch)
+            chains: list[tuple[int, Sequence[Step]]] = []
             if size < PIECES:
-                front = self._longer([way for _, way in unmet[:OPEN]])
-        return self._weighed(base, met, index_at, before)
+                chains += ((way.node, way.steps[-1:]) for way in unmet)
+            chains += (stretch.behind(way, GLANCE) for way in met)
+            chains += (stretch.behind(way, WINDOW) for way in likely)
+            grown = iter(self._scores.follow(chains))
+            front = self._longer(unmet, grown) if size < PIECES else []
+            glanced = [stretch.weighed(way, next(grown), self._scores) for way in met]
+            found += (stretch.weighed(way, next(grown), self._scores) for way in likely)
+            found += (one for one in glanced if one.weight < -HARDLY)
+            likely = [way for way, one in zip(met, glanced, strict=True) if one.weight >= -HARDLY]
+            if not front and not likely:
+                break
+        return found
 
-    def _longer(self, ways: Sequence[_Open]) -> list[_Open]:
-        grown = self._scores.follow([(way.node, way.steps[-1:]) for way in ways])
+    def _sorted(self, front: Sequence[_Open], stretch: "_Stretches") -> tuple[list[_Open], list[_Open]]:
+        """Tell changes that have met the cut again from the likeliest of those that have not."""
+        met: list[_Open] = []
+        unmet: list[tuple[float, _Open]] = []
+        for way in front:
+            end = way.steps[-1].end
+            gain = stretch.gain(way, hides=bool(self._lattice.first_hidden(end)))
+            if gain < -LOSS:
+                continue
+            if end in stretch.index_at:
+                met.append(way)
+            else:
+                unmet.append((gain, way))
+        return met, [way for _, way in nlargest(OPEN, unmet, key=lambda pair: pair[0])]
+
+    def _longer(self, ways: Sequence[_Open], grown: Iterator[Sequence[int]]) -> list[_Open]:
+        """Go on with every piece behind each change; its last step's node is the next of those grown."""
         return [
             _Open(way.start, (*way.steps, Step(piece, end)), node, way.score + self._scores.score(node, piece))
-            for way, (node,) in zip(ways, grown, strict=True)
+            for way in ways
+            for (node,) in [next(grown)]
             for piece, end in self._lattice.pieces(way.steps[-1].end).items()
         ]
 
-    def _weighed(
-        self, base: Path, met: Sequence[_Open], index_at: Mapping[int, int], before: Sequence[float]
-    ) -> list[Weighed]:
-        """Weigh changes on their own pieces and on the tokens behind them: a glance, and more where that is likely."""
-        weights = self._weights(base, met, index_at, before, GLANCE)
-        likely = [place for place, weight in enumerate(weights) if weight >= -HARDLY]
-        closer = self._weights(base, [met[place] for place in likely], index_at, before, WINDOW)
-        for place, weight in zip(likely, closer, strict=True):
-            weights[place] = weight
-        found: list[Weighed] = []
-        for way, weight in zip(met, weights, strict=True):
-            ids = tuple(step.token_id for step in way.steps)
-            growth = count_tokens(ids) - count_tokens(base.ids[index_at[way.start] : index_at[way.steps[-1].end]])
-            found.append(Weighed(Change(way.start, way.steps[-1].end, ids), weight, growth))
-        return found
 
-    def _weights(
-        self, base: Path, met: Sequence[_Open], index_at: Mapping[int, int], before: Sequence[float], window: int
-    ) -> list[float]:
-        """Weigh changes on their own pieces and on so many tokens behind them."""
-        tails = [slice(index_at[way.steps[-1].end], index_at[way.steps[-1].end] + window) for way in met]
-        chains = [
-            (way.node, [way.steps[-1], *map(Step, base.ids[at], base.bounds[at.start + 1 : at.stop])])
-            for way, at in zip(met, tails, strict=True)
-        ]
-        found: list[float] = []
-        for way, at, nodes in zip(met, tails, self._scores.follow(chains), strict=True):
-            weight = way.score - (before[at.start] - before[index_at[way.start]])
-            for node, token_id, score in zip(nodes, base.ids[at], base.scores[at], strict=False):
-                weight += self._scores.score(node, token_id) - score
-            found.append(weight)
-        return found
+class _Stretches:
+    """The cut that is changed, by the stretches that changes replace."""
+
+    def __init__(self, base: Path) -> None:
+        self._base = base
+        self.index_at = {offset: index for index, offset in enumerate(base.bounds)}
+        """Where its tokens begin."""
+        self._before = _running(base.scores)
+        self._covering = _covering(base.bounds)
+
+    def gain(self, way: _Open, *, hides: bool) -> float:
+        """Log of how much likelier the steps of a change are than what they replace so far.
+
+        Args:
+            way: the change.
+            hides: a hidden token may begin behind it, which may take the place of all that follows.
+        """
+        until = -1 if hides else self._covering[way.steps[-1].end]
+        return way.score - (self._before[until] - self._before[self.index_at[way.start]])
+
+    def behind(self, way: _Open, window: int) -> tuple[int, list[Step]]:
+        """List what has to be scored so that a change is weighed on so many tokens behind it."""
+        at = self.index_at[way.steps[-1].end]
+        # Behind the last of them nothing is asked.
+        following = map(Step, self._base.ids[at : at + window], self._base.bounds[at + 1 : at + window])
+        return way.node, [way.steps[-1], *following]
+
+    def weighed(self, way: _Open, nodes: Sequence[int], scores: PathScores) -> Weighed:
+        """Weigh a change on its own pieces and on the tokens behind it.
+
+        Args:
+            way: the change.
+            nodes: of its last step and of those tokens.
+            scores: tells how likely they are there.
+        """
+        base, start, at = self._base, self.index_at[way.start], self.index_at[way.steps[-1].end]
+        weight = way.score - (self._before[at] - self._before[start])
+        for node, token_id, score in zip(nodes, base.ids[at:], base.scores[at:], strict=False):
+            weight += scores.score(node, token_id) - score
+        ids = tuple(step.token_id for step in way.steps)
+        growth = count_tokens(ids) - count_tokens(base.ids[start:at])
+        return Weighed(Change(way.start, way.steps[-1].end, ids), weight, growth)
 
 
 def _lengths(question: Question, ids: Sequence[int]) -> Lengths:

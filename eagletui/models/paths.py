@@ -19,7 +19,6 @@ AT_ONCE: Final = 256
 FAR: Final = 64
 """Tokens behind a difference from which on it is taken to change nothing more."""
 
-
 CHECKED: Final = 12
 """Tokens that a check scores twice."""
 
@@ -43,7 +42,7 @@ class Path:
     bounds: tuple[int, ...]
     """Where each token begins, and the end."""
     nodes: tuple[int, ...]
-    """The tree's node before each token, and the last one."""
+    """The tree's node before each token."""
     scores: tuple[float, ...]
     """Log-probability of each token under the sampling."""
 
@@ -87,7 +86,7 @@ class PathScores:
         """The second: how likely the first tokenization is, against how likely it should be."""
         for node, token_id in enumerate(real):
             self._children[node, token_id] = node + 1
-        nodes = (*range(len(real) + 1), *[len(real)] * (len(ids) - len(real)))
+        nodes = tuple(range(len(ids)))
         self.first = Path(ids, bounds, nodes, self._along(nodes, ids))
 
     @property
@@ -119,7 +118,8 @@ class PathScores:
             (known.nodes[stretch.known_at], [*map(Step, ids[at], bounds[_behind(at)])])
             for (ids, bounds), found in zip(asked, stretches, strict=True)
             for stretch in found
-            for at in [slice(stretch.start, stretch.stop)]
+            # Behind the last token of a stretch nothing is asked.
+            for at in [slice(stretch.start, stretch.stop - 1)]
         ]
         grown = iter(self.follow(chains))
         return [
@@ -209,11 +209,11 @@ class PathScores:
             since = [index_at[offset] for offset in bounds[len(nodes) : stretch.start]]
             nodes += (known.nodes[index] for index in since)
             scores += (known.scores[index] for index in since)
-            before = [known.nodes[stretch.known_at], *new][: stretch.stop - stretch.start]
-            nodes += before
-            scores += self._along(before, ids[stretch.start : stretch.stop])
-        last = grown[-1][1][-1] if grown and grown[-1][0].stop == len(ids) else known.nodes[-1]
-        return Path(ids, bounds, (*nodes, last), tuple(scores))
+            if stretch.start < stretch.stop:
+                before = [known.nodes[stretch.known_at], *new]
+                nodes += before
+                scores += self._along(before, ids[stretch.start : stretch.stop])
+        return Path(ids, bounds, tuple(nodes), tuple(scores))
 
 
 class _Stretch(NamedTuple):

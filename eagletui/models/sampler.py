@@ -22,11 +22,8 @@ COLD: Final = 0.05
 _UNLIKELY: Final = 1e-7
 """Probability below which a token is outside of every nucleus."""
 
-_HALVINGS: Final = 16
-"""Of the range in which the least likely token of a nucleus is searched."""
-
-_RANGE: Final = 24.0
-"""That range, in log."""
+_OFTEN_ENOUGH: Final = (64, 1024, 8192)
+"""Likeliest tokens among which a nucleus is looked for, before all tokens of a row are put in order."""
 
 
 class SampledRows:
@@ -54,7 +51,7 @@ class SampledRows:
         device = self._logs.device
         places = torch.tensor(rows, device=device), torch.tensor(columns, device=device)
         own, uncut = self._logs[places].tolist(), self._cut_logs[places].tolist()
-        tops = self._cut_logs.max(dim=-1).values.tolist()
+        tops = self._cut_logs.amax(dim=-1).tolist()
         kept = [] if self._sampling.is_plain else self._kept(tops)
         for row, token_id, score, before in zip(rows, columns, own, uncut, strict=True):
             cut = 0.0 if self._sampling.is_plain else self._cut(row, before, tops[row]) - kept[row]
@@ -66,11 +63,12 @@ class SampledRows:
         if not ids:
             return Likelihood()
         inside = self._inside()[: len(ids)]
-        weights = self._chances[: len(ids)] * inside
+        weights = torch.where(inside, self._chances[: len(ids)], 0.0)
         weights /= weights.sum(dim=-1, keepdim=True)
-        logs = self._logs[: len(ids)].masked_fill(~inside, 0.0)
-        expected = (weights * logs).sum(dim=-1)
-        variance = (weights * logs * logs).sum(dim=-1) - expected**2
+        logs = torch.where(inside, self._logs[: len(ids)], 0.0)
+        weighted = weights * logs
+        expected = weighted.sum(dim=-1)
+        variance = (weighted * logs).sum(dim=-1) - expected**2
         own = self._logs.gather(1, torch.tensor(ids, device=self._logs.device)[:, None])
         return Likelihood(len(ids), float(own.sum()), float(expected.sum()), float(variance.clamp(min=0).sum()))
 
@@ -78,7 +76,7 @@ class SampledRows:
         """Log of what the cuts leave of each row's probability."""
         if self._cut_logs is self._logs:
             return [log(max(self._sampling.top_p, exp(top))) for top in tops]
-        kept: list[float] = (self._chances * self._inside()).sum(dim=-1).log().tolist()
+        kept: list[float] = torch.where(self._inside(), self._chances, 0.0).sum(dim=-1).log().tolist()
         return kept
 
     def _cut(self, row: int, score: float, top: float) -> float:
@@ -95,12 +93,11 @@ class SampledRows:
         if exp(score) < _UNLIKELY:
             return log(LEAK)
         chances = self._cut_chances[row]
-        likelier = chances > exp(score)
         inside = 1.0
         if sampling.top_p < 1.0:
-            tail = max(1.0 - float((chances * likelier).sum()), exp(score))
-            inside *= _sigmoid((log(tail) - log(1.0 - sampling.top_p)) / EDGE)
-        if sampling.top_k is not None and int(likelier.sum()) >= sampling.top_k:
+            likelier = float(torch.threshold(chances, exp(score), 0.0).sum())
+            inside *= _sigmoid((log(max(1.0 - likelier, exp(score))) - log(1.0 - sampling.top_p)) / EDGE)
+        if sampling.top_k is not None and int((chances > exp(score)).sum()) >= sampling.top_k:
             inside = 0.0
         if sampling.min_p > 0.0:
             inside *= _sigmoid((score - top - log(sampling.min_p)) / EDGE)
@@ -110,18 +107,29 @@ class SampledRows:
         """Which tokens can come, bool [rows, vocabulary]."""
         sampling = self._sampling
         logs = self._cut_logs
-        top = logs.max(dim=-1, keepdim=True).values
+        top = logs.amax(dim=-1, keepdim=True)
         inside = logs >= top + (log(sampling.min_p) if sampling.min_p > 0.0 else -float("inf"))
         if sampling.top_k is not None and sampling.top_k < logs.shape[-1]:
             inside &= logs >= logs.topk(sampling.top_k, dim=-1).values[:, -1:]
         if sampling.top_p < 1.0:
-            low, high = top - _RANGE, top
-            for _ in range(_HALVINGS):
-                middle = (low + high) / 2
-                enough = (self._cut_chances * (logs >= middle)).sum(dim=-1, keepdim=True) >= sampling.top_p
-                low, high = torch.where(enough, middle, low), torch.where(enough, high, middle)
-            inside &= logs >= low
+            inside &= logs >= self._least_of_nucleus()
         return inside
+
+    def _least_of_nucleus(self) -> Any:
+        """Log-probability of the least likely token that top-p keeps, [rows, 1]."""
+        logs, vocabulary = self._cut_logs, self._cut_logs.shape[-1]
+        least = torch.empty(logs.shape[0], device=logs.device)
+        open_rows = torch.arange(logs.shape[0], device=logs.device)
+        for size in (*_OFTEN_ENOUGH, vocabulary):
+            likeliest = logs[open_rows].topk(min(size, vocabulary)).values
+            reached = likeliest.exp().cumsum(dim=-1) >= self._sampling.top_p
+            # Rounding may keep the sum of a whole row below a top-p close to 1: then all of it is kept.
+            reached[:, -1] |= size >= vocabulary
+            least[open_rows] = likeliest.gather(1, reached.int().argmax(dim=-1, keepdim=True))[:, 0]
+            open_rows = open_rows[~reached[:, -1]]
+            if not len(open_rows):
+                break
+        return least[:, None]
 
 
 def _sigmoid(value: float) -> float:

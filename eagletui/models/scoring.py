@@ -32,6 +32,21 @@ class Ask:
     """Ids whose log-probability behind it is asked."""
 
 
+class _Cache(DynamicCache):  # type: ignore[misc]
+    """Keys and values of every node, of which a pass is shown those that one of its tokens sees."""
+
+    seen: Any = None
+    """Their places in the cache; None for all."""
+
+    def update(self, key_states: Any, value_states: Any, layer_idx: int, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        """Add a pass's keys and values to a layer's, [batch, heads, tokens, size], and return what the pass sees."""
+        keys, values = super().update(key_states, value_states, layer_idx, *args, **kwargs)
+        if self.seen is None:
+            return keys, values
+        places = self.seen.to(keys.device)
+        return keys.index_select(-2, places), values.index_select(-2, places)
+
+
 class TokenTree:
     """A text and the continuations of it that were looked at.
 
@@ -44,7 +59,8 @@ class TokenTree:
         self._sampling = sampling
         # transformers before 5.24 names it otherwise.
         named = "cache" if "cache" in signature(target.decoder.forward).parameters else "past_key_values"
-        self._cached = {named: DynamicCache(), "use_cache": True}
+        self._cache = _Cache()
+        self._cached = {named: self._cache, "use_cache": True}
         self._first = 0
         """Tokens of the cache before node 0."""
         self._trunk = 0
@@ -106,6 +122,8 @@ class TokenTree:
         self._seen += [seen[row, : before + row + 1].clone() for row in range(len(asked))]
         positions = [self._first + depth for depth in self._depths[-len(asked) :]]
         device, dtype = self._target.device, self._target.decoder.dtype
+        self._cache.seen = seen.any(dim=0).nonzero()[:, 0]
+        seen = seen[:, self._cache.seen]
         mask = torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, torch.finfo(dtype).min)
         scores: list[dict[int, float]] = []
         with torch.inference_mode():

@@ -85,3 +85,14 @@ def test_the_expected_likelihood_is_the_negative_entropy_of_what_is_kept(
     assert found.own == pytest.approx(log(0.3), abs=1e-5)
     assert found.expected == pytest.approx(expected, abs=1e-5)
     assert found.variance == pytest.approx(variance, abs=1e-5)
+
+
+@pytest.mark.parametrize(("size", "top_p"), [(40, 0.5), (100, 0.9), (3000, 0.95), (3000, 1 - 1e-7)])
+def test_a_nucleus_of_any_size_holds_the_fewest_tokens_that_have_the_probability(size: int, top_p: float) -> None:
+    weights = torch.arange(1.0, size + 1).flip(0)
+    chances = (weights / weights.sum()).double()
+    kept = int((chances.cumsum(0) < top_p).sum()) + 1
+    shares = chances[:kept] / chances[:kept].sum()
+    expected = float((shares * chances[:kept].log()).sum())
+    found = SampledRows(chances.log().float()[None], Sampling(top_p=top_p)).likelihood([0])
+    assert found.expected == pytest.approx(expected, abs=2e-3)
