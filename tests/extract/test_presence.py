@@ -76,7 +76,8 @@ def test_a_server_that_is_started_again_is_waited_for_and_looked_at_and_proved_b
                 assert "runs with prefix caching" in str(faults[0])
                 return
             assert results == [None] * 3
-            assert said.kinds.count("server_away") == said.kinds.count("server_back") == 1
+            # A request that failed just before the server was back may say so after it.
+            assert said.kinds.count("server_away") == said.kinds.count("server_back") >= 1
             before = serving.requests
             list(backend.compute(_samples(20), lambda: True))
             assert serving.requests == before + PROOF + 1
