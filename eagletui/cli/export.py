@@ -237,6 +237,13 @@ def _trainer_object(done: "TrainerExport", rule: LoaderRule) -> dict[str, Any]:
     }
 
 
+def _sides(done: "TrainerExport") -> str:
+    samples = done.manifest.samples
+    if done.manifest.trainer == "specforge":
+        return f"{samples:,}, all to train on: SpecForge validates on a folder of its own"
+    return split_text(samples, done.validation_rows)
+
+
 def _trainer_pairs(done: "TrainerExport", rule: LoaderRule) -> list[tuple[str, str]]:
     manifest = done.manifest
     vocabulary = manifest.vocabulary
@@ -248,7 +255,7 @@ def _trainer_pairs(done: "TrainerExport", rule: LoaderRule) -> list[tuple[str, s
         ),
         ("evidence", listed(manifest.by_evidence)),
         ("left out", listed(manifest.left_out) or "nothing"),
-        ("rows", split_text(manifest.samples, done.validation_rows)),
+        ("rows", _sides(done)),
         ("features", _features(done)),
         (
             "draft vocabulary",
