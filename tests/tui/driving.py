@@ -26,7 +26,7 @@ NEVER_S = 3_600.0
 """The app looks at the ledger only when the test says so."""
 
 # The library looks every 20 ms whether the app rests, a third of the time of a test. The share of rest stays the same.
-_wait.SLEEP_GRANULARITY, _wait.SLEEP_IDLE = 0.005, 0.005 / 20
+_wait.SLEEP_GRANULARITY, _wait.SLEEP_IDLE = 0.01, 0.01 / 20
 
 
 class Screens:
@@ -52,8 +52,10 @@ class Screens:
                 return
 
     def _has_mail(self) -> bool:
-        nodes = (self.app, *self.app.screen.walk_children(with_self=True))
-        return any(node.message_queue_size for node in nodes)
+        screen = self.app.screen
+        if screen._layout_required or screen._repaint_required or screen._dirty_widgets:
+            return True
+        return any(node.message_queue_size for node in (self.app, *screen.walk_children(with_self=True)))
 
     async def look(self) -> None:
         """Let the app read the ledger now."""
