@@ -209,8 +209,9 @@ async def test_the_picker_changes_runs_and_drops_what_was_shown(
 
 
 async def test_without_runs_the_picker_says_how_to_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EAGLETUI_RUNS", str(tmp_path / "nothing"))
+    monkeypatch.setenv("EAGLETUI_RUNS", str(tmp_path / "nothing-at-all-" / ("long-name-" * 8)))
     async with opened(None, NARROW) as screens:
+        assert screens.lines[0].startswith(f" eagletui  runs  in {tmp_path}"[:60]), "as much of a long path as fits"
         assert "no runs yet" in screens.text
         assert "eagletui demo" in screens.text
         await screens.press("1", "2", "escape", "enter", "question_mark", "escape")
