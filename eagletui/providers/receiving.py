@@ -142,7 +142,7 @@ class Receiver:
             # aiohttp's reader says so of a connection that broke in a way it has no error for.
             self._take_unread(limit_bytes)
             raise aiohttp.ClientPayloadError(str(error)) from error
-        except BaseException:
+        except BaseException:  # a cancel too: what had arrived is paid for and is kept
             self._take_unread(limit_bytes)
             raise
 

@@ -108,7 +108,7 @@ def _lock(path: Path, operation: int) -> int:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, operation)
-    except BaseException:
+    except BaseException:  # an interrupt of the wait too must not leave the file open: nobody holds it yet
         os.close(descriptor)
         raise
     return descriptor

@@ -121,7 +121,7 @@ def wait_ready(
             raise RunError(
                 f"The {role} of {folder.name} was not ready within {timeout_s:g} s.{_log_tail(folder, role, pid)}"
             )
-        time.sleep(_POLL_S)
+        time.sleep(_POLL_S)  # the worker is a process of its own, and may be one that nobody here started
 
 
 def workers(folder: RunFolder) -> list[WorkerStatus]:
